@@ -1,0 +1,1 @@
+"""The cloud's side of Paceline: gateway, engines, tenants."""

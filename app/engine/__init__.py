@@ -1,0 +1,1 @@
+"""Engines: whatever holds a target model. `base.py` is the seam."""

@@ -1,0 +1,115 @@
+"""The seam between the gateway and whatever runs the target model.
+
+`Engine.submit(request)` gives a `Generation` (generation.py): the same class for every engine. The gateway reads its events
+from any position, offers drafts and cancels; the engine appends to it. A draft goes straight to the mailbox next to the
+engine's head (`edge.protocol.verifying`): by the time it gets there, the head has moved.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from edge.openai.vocabulary import Vocabulary
+from edge.protocol.frames import ModelInfo, Policy, Reason, Sampling, TokenLogprob, Usage
+
+if TYPE_CHECKING:
+    from app.engine.generation import Generation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """One stream, validated: ids lie in the vocabulary, `sampling.seed` is set, prompt and max_tokens fit the context."""
+
+    id: str
+    tenant: str
+    prompt: tuple[int, ...]
+    sampling: Sampling
+    max_tokens: int
+    """Of the whole output, `committed` included."""
+    min_tokens: int = 0
+    stop: tuple[str, ...] = ()
+    policy: Policy = "eager"
+    hold_s: float = 1.0
+    committed: tuple[int, ...] = ()
+    """Output so far, made elsewhere: prefilled, and the output goes on behind it."""
+    logprobs: int | None = None
+    """Number of alternatives to report per token; None: no logprobs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """Output tokens from position `start` on: what one step gave, or several if the reader was slow."""
+
+    start: int
+    tokens: tuple[int, ...]
+    drafted: int
+    """How many were drafts of the edge, verified in time."""
+    step_s: float
+    queue_s: float
+    logprobs: tuple[TokenLogprob, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A draft left a hole; drafts are taken again from this epoch on."""
+
+    lowest_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Widened:
+    """How far ahead drafting is worth it now, in tokens past the head."""
+
+    ahead: int
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    length: int
+    reason: Reason
+    kept_bytes: int | None
+    usage: Usage
+    error: str | None = None
+    """A code of edge.protocol.errors, with reason `error`."""
+
+
+Event = Commit | Refused | Widened
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """How busy an engine is."""
+
+    running: int
+    waiting: int
+    context_used: int
+    """Tokens in the KV cache."""
+    context_total: int
+    step_s: float
+    """Recent mean duration of a step, seconds; 0 before the first."""
+
+
+class Engine(Protocol):
+    """Runs one target model. Methods are called on the event loop and never block it."""
+
+    model: ModelInfo
+    vocabulary: Vocabulary
+
+    async def start(self) -> None:
+        """Load the model. Raises if it can't be."""
+        ...
+
+    async def stop(self) -> None:
+        """End all generations (reason `cancelled`) and free the model. Idempotent."""
+        ...
+
+    def submit(self, request: Request) -> Generation:
+        """Queue a stream. Raises Overloaded when the queue is full, EngineFailed when the engine is dead."""
+        ...
+
+    def load(self) -> Load: ...
+
+    def failure(self) -> str | None:
+        """Why the engine can't work any more; None while it can."""
+        ...

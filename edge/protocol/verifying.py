@@ -1,0 +1,203 @@
+"""The cloud's state machine: what becomes of the drafts of one stream. It lives next to the engine's head.
+
+Drafts are hints, never gates: nothing that arrives here can change a stream's text or stall it.
+
+    offer ──► path check ──► pending ──► candidates ──► the engine's step ──► stepped
+                  │                                                             │
+                  └── stale, dropped or refused                  mismatch: the epoch is dead
+
+Rules (docs/protocol.md gives each with the schedule that breaks without it):
+1. An epoch higher than the current one replaces the mailbox; a lower one is ignored.
+2. A draft's tokens behind the head are compared with what was committed there. Equal: the rest continues the path and waits
+   as `pending`, candidates for the next step. Different: the epoch is dead, and all that comes of it is dropped and counted.
+3. A draft must start at or behind the end of what is pending. One that starts past it left a hole: it is refused, once per
+   epoch, and the edge answers with a higher epoch from its last commit.
+4. `hold` (and `sync`, which differs on the edge only) waits at most `hold_s` after a step for a candidate. Two waits in vain
+   make the stream eager until a draft matches again.
+5. A candidate is accepted exactly when it equals the token that the sampling rule picks at its position.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+
+from edge.protocol.frames import Policy
+from edge.protocol.ledger import Ledger, agreement
+
+
+class Offered(Enum):
+    """What became of a draft."""
+
+    TAKEN = "taken"
+    STALE = "stale"
+    """Of an epoch that is over."""
+    DROPPED = "dropped"
+    """Its path, or an earlier draft's of its epoch, left the committed output."""
+    REFUSED = "refused"
+    """It left a hole; the edge is told `lowest_epoch`."""
+
+
+@dataclass(slots=True)
+class VerifyingStats:
+    """Counts over a stream's life, in draft tokens."""
+
+    drafted: int = 0
+    """Received, each position of an epoch once."""
+    verified: int = 0
+    accepted: int = 0
+    matched: int = 0
+    """Came too late to be verified, and equal what was committed."""
+    compared: int = 0
+    """Compared in a step or behind the head, up to and including the first difference of an epoch."""
+    dropped: int = 0
+
+    @property
+    def agreed(self) -> int:
+        return self.accepted + self.matched
+
+    @property
+    def acceptance_rate(self) -> float | None:
+        """α: agreed / compared, None before the first comparison."""
+        return self.agreed / self.compared if self.compared else None
+
+
+@dataclass(slots=True)
+class Verifier:
+    """One stream's mailbox. `ledger` is the engine's: the verifier reads it and is told when it has grown."""
+
+    ledger: Ledger
+    policy: Policy = "eager"
+    hold_s: float = 1.0
+    held_tokens: int = 256
+    epoch: int = 0
+    pending: list[int] = field(default_factory=list)
+    """Draft tokens for positions head, head + 1, …: candidates."""
+    stats: VerifyingStats = field(default_factory=VerifyingStats)
+    _dead: bool = False
+    _seen: int = 0
+    """End of the positions received in this epoch, so that a draft sent twice counts once."""
+    _waiting_since: float | None = None
+    _vain_waits: int = 0
+
+    @property
+    def head(self) -> int:
+        return len(self.ledger)
+
+    @property
+    def lowest_epoch(self) -> int:
+        """The lowest epoch of which a draft may still be taken, whatever was lost on the way."""
+        return self.epoch + 1
+
+    def offer(self, epoch: int, start: int, tokens: Sequence[int]) -> Offered:
+        """Take a draft. Never raises, whatever it holds; O(len(tokens))."""
+        if epoch < self.epoch:
+            return Offered.STALE
+        if epoch > self.epoch:
+            self._begin(epoch)
+        if self._dead:
+            self._drop(start, len(tokens))
+            return Offered.DROPPED
+        if start > self.head + len(self.pending):
+            self._dead = True
+            self._discard_pending()
+            self._drop(start, len(tokens))
+            return Offered.REFUSED
+        return self._check_path(start, tokens)
+
+    def candidates(self, limit: int) -> tuple[int, ...]:
+        """At most `limit` draft tokens to check in the next step, for positions from the head on."""
+        return tuple(self.pending[:limit])
+
+    def ready(self, now: float) -> bool:
+        """Whether the stream should be stepped at `now` (seconds, any monotonic clock)."""
+        until = self.waits_until()
+        return until is None or now >= until
+
+    def waits_until(self) -> float | None:
+        """When the wait for a candidate ends by itself; None: it isn't waiting."""
+        if self.pending or self._waiting_since is None or self.policy in ("eager", "auto"):
+            return None
+        if self._vain_waits >= 2:
+            return None
+        return self._waiting_since + self.hold_s
+
+    def stepped(self, tokens: Sequence[int], verified: int, now: float) -> None:
+        """A step that checked `verified` candidates gave `tokens`; call it once the ledger holds them too.
+
+        `tokens` are the accepted candidates and one more, unless the output was cut at its end.
+        """
+        agreed = agreement(self.pending, tokens)
+        accepted = min(agreed, verified)
+        self.stats.verified += verified
+        self.stats.accepted += accepted
+        self.stats.matched += agreed - accepted
+        self.stats.compared += min(len(self.pending), len(tokens), agreed + 1)
+        if agreed == len(tokens) or agreed == len(self.pending):
+            del self.pending[:agreed]
+        else:
+            self._dead = True
+            self._discard_pending(agreed)
+        if agreed:
+            self._vain_waits = 0
+        elif not verified and self._waiting_since is not None:
+            self._vain_waits += 1
+        self._waiting_since = now
+
+    def _begin(self, epoch: int) -> None:
+        self._discard_pending()
+        self.epoch = epoch
+        self._dead = False
+        self._seen = 0
+
+    def _check_path(self, start: int, tokens: Sequence[int]) -> Offered:
+        known = self.ledger.tokens[start : start + len(tokens)]
+        known += self.pending[max(0, start - self.head) : max(0, start + len(tokens) - self.head)]
+        agreed = agreement(known, tokens)
+        # Behind the head, positions of this epoch that were not compared before are acceptance data.
+        fresh = max(start, self._seen)
+        late = min(self.head, start + len(tokens)) - fresh
+        if late > 0:
+            matched = min(late, max(0, start + agreed - fresh))
+            self.stats.matched += matched
+            self.stats.compared += min(late, matched + 1)
+            if matched:
+                self._vain_waits = 0
+        self._receive(start, len(tokens))
+        if agreed < len(known):
+            self._dead = True
+            self._discard_pending()
+            self.stats.dropped += len(tokens) - agreed
+            return Offered.DROPPED
+        rest = tokens[len(known) :]
+        room = max(0, self.held_tokens - len(self.pending))
+        self.pending.extend(rest[:room])
+        self.stats.dropped += len(rest) - len(rest[:room])
+        return Offered.TAKEN
+
+    def _receive(self, start: int, count: int) -> None:
+        self.stats.drafted += max(0, start + count - max(start, self._seen))
+        self._seen = max(self._seen, start + count)
+
+    def _drop(self, start: int, count: int) -> None:
+        self._receive(start, count)
+        self.stats.dropped += count
+
+    def _discard_pending(self, agreed: int = 0) -> None:
+        self.stats.dropped += len(self.pending) - agreed
+        self.pending.clear()
+
+
+def accept(candidates: Sequence[int], pick: Callable[[int], int]) -> list[int]:
+    """The output of a step: `pick(i)` is the target's token at the i-th position from the head on.
+
+    Row i was computed behind candidates[:i], so it says something only while all of those were picked: stop at the first
+    difference. Returns between 1 and len(candidates) + 1 tokens; all but the last are accepted candidates.
+    """
+    tokens: list[int] = []
+    for i in range(len(candidates) + 1):
+        tokens.append(pick(i))
+        if i == len(candidates) or tokens[i] != candidates[i]:
+            break
+    return tokens
