@@ -1,0 +1,70 @@
+"""The device's settings: PACELINE_* in the environment or in `.env`; the command line goes before both."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+from urllib.parse import urlsplit
+
+from pydantic import Field, SecretStr
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from edge.models import DRAFT_NAME, default_directory
+from edge.protocol.frames import Policy
+
+DrafterKind = Literal["llama", "ngram", "none"]
+Mode = Literal["full", "redacted", "draft_only", "local"]
+
+
+class DeviceSettings(BaseSettings):
+    """Every setting of `paceline-edge`; .env.example explains each."""
+
+    model_config = SettingsConfigDict(env_prefix="PACELINE_", env_file=".env", extra="ignore", protected_namespaces=())
+
+    url: str = "http://127.0.0.1:8000"
+    api_key: SecretStr = SecretStr("")
+    data_dir: Path = Path("paceline-data")
+    model: str = ""
+    """The target's id; empty: the first that the drafter's vocabulary fits."""
+    model_dir: Path = Field(default_factory=default_directory)
+    drafter: DrafterKind = "llama"
+    draft_model: str = DRAFT_NAME
+    draft_threads: int = Field(default=1, ge=1)
+    draft_context: int = Field(default=2048, ge=128)
+    draft_sampling: Literal["coupled", "top1"] = "coupled"
+    policy: Policy | None = None
+    privacy: Mode = "full"
+    state_dir: Path = Path("~/.local/state/paceline")
+    disclosure_log: bool = True
+
+    def key(self) -> str:
+        """The API key; without one, the key that a gateway on this machine wrote on its first start; else empty."""
+        if key := self.api_key.get_secret_value():
+            return key
+        written = self.data_dir / "initial-key"
+        if is_loopback(self.url) and written.is_file():
+            return written.read_text(encoding="utf-8").strip()
+        return ""
+
+    def state(self) -> Path:
+        """Where this device keeps its own records."""
+        return self.state_dir.expanduser()
+
+
+def is_loopback(url: str) -> bool:
+    return (urlsplit(url).hostname or "") in ("localhost", "127.0.0.1", "::1")
+
+
+def websocket_url(url: str) -> str:
+    """The gateway's WebSocket for the HTTP address that a user types. Raises ValueError when it is neither."""
+    parts = urlsplit(url if "://" in url else f"http://{url}")
+    scheme = {"http": "ws", "https": "wss", "ws": "ws", "wss": "wss"}.get(parts.scheme)
+    if scheme is None or not parts.hostname:
+        raise ValueError(f"{url!r} is not the address of a gateway; they look like http://127.0.0.1:8000")
+    path = parts.path.rstrip("/").removesuffix("/v1/verify").removesuffix("/v1")
+    return f"{scheme}://{parts.netloc}{path}/v1/verify"
+
+
+def http_url(url: str) -> str:
+    """The gateway's HTTP root, without a slash at the end. Raises ValueError."""
+    return websocket_url(url).replace("ws", "http", 1).removesuffix("/v1/verify")

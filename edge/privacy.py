@@ -1,0 +1,119 @@
+"""What leaves this device, by whose leave, and the record of it.
+
+A target model that verifies losslessly must see the context's token ids, and token ids are text to anyone who has the
+tokenizer. So nothing here claims to hide them: mode `full` sends the templated prompt, `local` sends nothing, and the
+log shows what either has meant. `redacted` and `draft_only` are refused until they are built.
+
+The log is the device's own file: mode 0600, JSON lines, two per request. The first is written before anything leaves,
+the second when the request is over; a request without its second line was interrupted. At `limit_bytes` the file is set
+aside as `.1`, replacing the one before, so at most twice that is kept.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+LIMIT_BYTES: Final = 10 << 20
+
+
+class NotYet(Exception):
+    """A privacy mode that this version hasn't got."""
+
+
+def require_available(mode: str) -> None:
+    """Raises NotYet, so that nobody believes that a mode protects them before it does."""
+    if mode in ("redacted", "draft_only"):
+        raise NotYet(
+            f"Privacy mode {mode!r} does not exist yet. Use `full` (the prompt's token ids go to the gateway) "
+            "or `local` (nothing leaves; this device's draft model answers alone)."
+        )
+
+
+class Prompt(Struct, frozen=True, tag="prompt"):
+    """A request is about to leave."""
+
+    id: str
+    at: str
+    """ISO 8601, UTC."""
+    gateway: str
+    model: str
+    mode: str
+    route: str
+    """`hybrid`: token ids over the WebSocket; `cloud-only`: messages over HTTP."""
+    tokens: int | None
+    """Prompt tokens sent; None: text was sent."""
+    text: str
+    """What left, as text: what the token ids decode to, control tokens included, or the messages."""
+
+
+class Over(Struct, frozen=True, tag="over"):
+    """A request has ended."""
+
+    id: str
+    bytes_up: int
+    """All that was sent for this request, WebSocket or HTTP payload."""
+    draft_tokens: int
+    drafts: str
+    """What the draft tokens sent decode to, rejected ones included."""
+
+
+class Disclosure(Struct, frozen=True):
+    """One request as the log shows it."""
+
+    sent: Prompt
+    over: Over | None
+    """None: interrupted, or still running."""
+
+
+class DisclosureLog:
+    """Append-only, bounded, private to the user. Raises OSError where the file system does."""
+
+    def __init__(self, path: Path, *, limit_bytes: int = LIMIT_BYTES) -> None:
+        self.path = path
+        self.aside = path.with_name(f"{path.name}.1")
+        self._limit_bytes = limit_bytes
+
+    def write(self, line: Prompt | Over) -> None:
+        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if self.path.exists() and self.path.stat().st_size >= self._limit_bytes:
+            self.path.replace(self.aside)
+        # 0600 from the first byte on: a chmod afterwards would leave a moment in which others can open it.
+        file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        try:
+            os.write(file, msgspec.json.encode(line) + b"\n")
+        finally:
+            os.close(file)
+
+    def read(self, last: int | None = None) -> list[Disclosure]:
+        """The last so many requests, oldest first; all of them with None."""
+        sent: dict[str, Prompt] = {}
+        over: dict[str, Over] = {}
+        for line in self._lines():
+            if isinstance(line, Prompt):
+                sent[line.id] = line
+            else:
+                over[line.id] = line
+        found = [Disclosure(prompt, over.get(key)) for key, prompt in sent.items()]
+        return found if last is None else found[max(0, len(found) - last) :]
+
+    def clear(self) -> None:
+        for path in (self.path, self.aside):
+            path.unlink(missing_ok=True)
+
+    def _lines(self) -> Iterator[Prompt | Over]:
+        decoder = msgspec.json.Decoder(Prompt | Over)
+        for path in (self.aside, self.path):
+            if not path.exists():
+                continue
+            with path.open("rb") as file:
+                for line in file:
+                    try:
+                        yield decoder.decode(line)
+                    except msgspec.DecodeError:  # cut short by a power loss: the other lines still count
+                        continue

@@ -1,0 +1,245 @@
+"""An answer on a terminal, as it comes: every token in the colour of its origin, drafts dim behind the head until they
+are committed or vanish.
+
+Only the last line and the drafts are redrawn; a line that is full is printed for good, so that the answer stays in the
+scrollback and may be longer than the screen. On a pipe there is nothing but the text.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from enum import Enum
+from types import TracebackType
+from typing import Final, Protocol, TextIO
+
+from rich import box
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.live import Live
+from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as ProgressBars
+from rich.table import Table
+from rich.text import Text
+
+from edge.figures import Figures
+from edge.models import Progress
+
+_VANISHES_S: Final = 0.35
+"""How long drafts that were rolled back stay, struck through: long enough to be seen."""
+_WORD = re.compile(r"\s*\S+|\s+")
+
+
+class Origin(Enum):
+    """Where a token came from. The value is its style: an attribute beside the colour tells them apart without it."""
+
+    ACCEPTED = "green"
+    """A draft of this device that the cloud verified in time."""
+    CORRECTION = "underline yellow"
+    """The cloud's, where a draft differed."""
+    CLOUD = "bright_blue"
+    """The cloud's own: no draft had come for it."""
+    UNVERIFIED = "italic"
+    """The drafter's alone (privacy mode `local`)."""
+
+
+class Answer(Protocol):
+    """Where an answer is shown. A context manager; its calls follow the stream's events."""
+
+    def drafted(self, text: str) -> None: ...
+
+    def committed(self, parts: Sequence[tuple[str, Origin]], *, agreed: int) -> None:
+        """Output text by origin; the first `agreed` drafts have become output."""
+        ...
+
+    def rolled_back(self) -> None:
+        """All drafts shown are void."""
+        ...
+
+    def __enter__(self) -> Answer: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+
+class PlainAnswer:
+    """The text alone, for pipes and files."""
+
+    def __init__(self, file: TextIO) -> None:
+        self._file = file
+
+    def drafted(self, text: str) -> None:
+        pass
+
+    def committed(self, parts: Sequence[tuple[str, Origin]], *, agreed: int) -> None:
+        self._file.write("".join(text for text, _ in parts))
+        self._file.flush()
+
+    def rolled_back(self) -> None:
+        pass
+
+    def __enter__(self) -> PlainAnswer:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._file.write("\n")
+        self._file.flush()
+
+
+class LiveAnswer:
+    """The answer in colour. `clock` gives seconds; it only times how rolled-back drafts fade."""
+
+    def __init__(self, console: Console, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._console = console
+        self._clock = clock
+        self._line = Text()
+        """Committed text of the line that isn't full yet."""
+        self._tail: list[str] = []
+        self._vanishing: list[tuple[str, float]] = []
+        self._live = Live(
+            self,
+            console=console,
+            refresh_per_second=20,
+            vertical_overflow="crop",
+            redirect_stdout=False,
+            redirect_stderr=False,
+        )
+
+    def drafted(self, text: str) -> None:
+        self._tail.append(text)
+
+    def committed(self, parts: Sequence[tuple[str, Origin]], *, agreed: int) -> None:
+        del self._tail[:agreed]
+        line = self._line.copy()
+        for text, origin in parts:
+            line.append(text, style=origin.value)
+        while (end := line_break(line.plain, self._console.width)) is not None:
+            full = line[:end]
+            full.rstrip()
+            self._line = Text()  # or the refresh that comes with the print would show this line twice
+            self._console.print(full, no_wrap=True, overflow="ignore", crop=False)
+            line = line[end:]
+        self._line = line
+
+    def rolled_back(self) -> None:
+        if self._tail:
+            now = self._clock()
+            self._vanishing = [(text, until) for text, until in self._vanishing if until > now]
+            self._vanishing.append(("".join(self._tail), now + _VANISHES_S))
+            self._tail = []
+
+    def __enter__(self) -> LiveAnswer:
+        self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._tail, self._vanishing = [], []
+        self._live.stop()
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Called by the refreshing thread too, so it only reads."""
+        now = self._clock()
+        text = self._line.copy()
+        for gone, until in self._vanishing:
+            if until > now:
+                text.append(gone.replace("\n", "⏎"), style="dim strike red")
+        text.append("".join(self._tail).replace("\n", "⏎"), style="dim")
+        yield text
+
+
+def line_break(plain: str, width: int) -> int | None:
+    """Where the second line of `plain` begins, wrapped at words to `width` cells; None while one line holds it all."""
+    used = 0
+    for word in _WORD.finditer(plain):
+        blank, newline, _ = word.group().partition("\n")
+        if newline:
+            return word.start() + len(blank) + 1
+        cells = cell_len(word.group())
+        if used + cells > width and word.group().strip():
+            if word.start() > 0:
+                return word.end() - len(word.group().lstrip())
+            return _cells_to_index(word.group(), width)
+        used += cells
+    return None
+
+
+def _cells_to_index(word: str, width: int) -> int:
+    """A word longer than a line is cut where the line ends; at least one character goes."""
+    used = 0
+    for index, character in enumerate(word):
+        used += cell_len(character)
+        if used > width:
+            return max(1, index)
+    return len(word)
+
+
+def legend() -> Text:
+    return Text.assemble(
+        ("accepted draft", Origin.ACCEPTED.value), " · ",
+        ("correction", Origin.CORRECTION.value), " · ",
+        ("cloud's own", Origin.CLOUD.value), " · ",
+        ("draft ahead", "dim"), " · ",
+        ("rolled back", "dim strike red"),
+    )  # fmt: skip
+
+
+def figures_table(rows: Mapping[str, Figures]) -> Table:
+    """One row a route. Times in milliseconds."""
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), collapse_padding=True, pad_edge=False, header_style="bold")
+    table.add_column("")
+    for name in (
+        "tokens",
+        "TTFT\nms",
+        "ITL\nms",
+        "largest\ngap ms",
+        "α",
+        "accepted\n/step",
+        "steps\n/token",
+        "B up\n/token",
+        "B down\n/token",
+    ):
+        table.add_column(name, justify="right")
+    for route, f in rows.items():
+        table.add_row(
+            route,
+            str(f.tokens),
+            _number(_ms(f.ttft_s), 0),
+            _number(_ms(f.itl_s), 1),
+            _number(_ms(f.largest_gap_s), 0),
+            _number(f.acceptance_rate, 2),
+            _number(f.accepted_per_step, 2),
+            _number(f.steps_per_token, 2),
+            _number(f.bytes_up_per_token, 1),
+            _number(f.bytes_down_per_token, 1),
+        )
+    return table
+
+
+def _ms(seconds: float | None) -> float | None:
+    return None if seconds is None else 1000 * seconds
+
+
+def _number(value: float | None, digits: int) -> str:
+    return "–" if value is None else f"{value:,.{digits}f}"
+
+
+@contextmanager
+def model_progress(console: Console) -> Iterator[Progress]:
+    """A bar for each step that `edge.models.ensure` reports; nothing at all if it has nothing to do."""
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+    with ProgressBars(*columns, console=console) as bars:
+        tasks: dict[str, object] = {}
+
+        def report(what: str, done: int, total: int | None) -> None:
+            if what not in tasks:
+                tasks[what] = bars.add_task(what, total=total)
+            bars.update(tasks[what], completed=done)  # type: ignore[arg-type]
+
+        yield report
