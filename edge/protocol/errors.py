@@ -12,7 +12,7 @@
     │   ├── VocabularyMismatch    vocabulary_mismatch  the drafter's ids mean other texts than the target's
     │   ├── InvalidRequest        invalid_request      a field of `open` that can't be honoured; message names it
     │   ├── Overloaded            overloaded           the queue is full; `retry_after_s` says when to try again
-    │   ├── DraftRefused          draft_refused        a gap, or a position that can't be; epoch must rise
+    │   ├── DraftRefused          draft_refused        a hole, or tokens that can't be; the epoch must rise
     │   ├── DraftTooLong          draft_too_long
     │   ├── UnknownResumeToken    unknown_resume       never issued, or its grace time has ended
     │   ├── Gap                   gap                  a commit that starts past what is held
@@ -27,7 +27,8 @@
         ├── Fenced                fenced               4409  the streams were resumed on another socket
         └── TooManyErrors         too_many_errors      4429
 
-Two closes come from the WebSocket layer itself: 1009 for a message above the hard limit, 1007 for text that isn't UTF-8.
+Two closes come from the WebSocket layer itself: 1009 for a message above the hard limit, 1007 for text that isn't
+UTF-8.
 """
 
 from __future__ import annotations
@@ -88,9 +89,7 @@ class InvalidRequest(StreamError):
 class Overloaded(StreamError):
     code = "overloaded"
 
-    def __init__(
-        self, message: str = "", *, retry_after_s: float = 1.0, stream: int | None = None
-    ) -> None:
+    def __init__(self, message: str = "", *, retry_after_s: float = 1.0, stream: int | None = None) -> None:
         super().__init__(message, stream=stream)
         self.retry_after_s = retry_after_s
 

@@ -1,8 +1,8 @@
 """The frames of `paceline.v1`, and how they are encoded.
 
-Every frame is an array whose first element is its type's name; fields follow in the order below. Fields may be added at the
-end: a decoder ignores what it doesn't know and takes the default for what it doesn't get. Two WebSocket subprotocols carry
-the same Structs: `paceline.v1.msgpack` (binary messages) and `paceline.v1.json` (text messages).
+Every frame is an array whose first element is its type's name; fields follow in the order below. Fields may be added
+at the end: a decoder ignores what it doesn't know and takes the default for what it doesn't get. Two WebSocket
+subprotocols carry the same Structs: `paceline.v1.msgpack` (binary messages) and `paceline.v1.json` (text messages).
 
 Output tokens are addressed by position: 0 is the first token after the prompt. So every frame is idempotent.
 
@@ -12,6 +12,7 @@ Output tokens are addressed by position: 0 is the first token after the prompt. 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Annotated, Any, Final, Literal
 
@@ -70,7 +71,7 @@ class Message(Struct, frozen=True, omit_defaults=True):
 
 
 class Sampling(Struct, frozen=True, omit_defaults=True):
-    """How the target picks each token (docs/protocol.md, "The sampling rule"). The defaults are OpenAI's, temperature 1."""
+    """How the target picks each token (docs/sampling.md). The defaults are OpenAI's: temperature 1, no filter."""
 
     temperature: Annotated[float, Meta(ge=0, le=100)] = 1.0
     top_k: Annotated[int, Meta(ge=0)] = 0
@@ -81,10 +82,14 @@ class Sampling(Struct, frozen=True, omit_defaults=True):
     frequency_penalty: Annotated[float, Meta(ge=-2, le=2)] = 0.0
     repetition_penalty: Annotated[float, Meta(gt=0, le=10)] = 1.0
     bias: tuple[tuple[TokenId, float], ...] = ()
-    seed: Annotated[int, Meta(ge=0, lt=2**63)] | None = None
+    seed: Annotated[int, Meta(ge=0, le=2**63 - 1)] | None = None
     """None: the cloud draws one and tells it in `opened`. JavaScript clients keep it below 2^53."""
     choice: Annotated[int, Meta(ge=0, lt=2**31)] = 0
     """Which of `n` choices this stream is: an input to the noise, so that choices differ under one seed."""
+
+    def __post_init__(self) -> None:
+        if not all(math.isfinite(value) for _, value in self.bias):  # MessagePack can carry them, JSON can't
+            raise ValueError("bias must be finite")
 
 
 class Usage(Struct, frozen=True, omit_defaults=True):
@@ -93,7 +98,7 @@ class Usage(Struct, frozen=True, omit_defaults=True):
     prompt: int = 0
     completion: int = 0
     drafted: int = 0
-    """Draft tokens that reached the cloud, each position of an epoch once."""
+    """Draft tokens that reached the cloud, each position of an epoch once; those of a stale epoch don't count."""
     verified: int = 0
     """Draft tokens that were checked in a step."""
     accepted: int = 0
@@ -108,7 +113,7 @@ class Frame(Struct, frozen=True, array_like=True):
     """Base of all frames."""
 
 
-class Hello(Frame, tag="hello"):
+class Hello(Frame, frozen=True, tag="hello"):
     """First frame on a socket. Exactly one of `auth` and `ticket` is set."""
 
     version: int
@@ -119,13 +124,13 @@ class Hello(Frame, tag="hello"):
     agent: str = ""
 
 
-class Welcome(Frame, tag="welcome"):
+class Welcome(Frame, frozen=True, tag="welcome"):
     version: int
     models: tuple[ModelInfo, ...]
     limits: Limits
 
 
-class Open(Frame, tag="open"):
+class Open(Frame, frozen=True, tag="open"):
     """Start a stream, or go on with one whose output so far the device carries (`committed`, with seed and choice)."""
 
     stream: Natural
@@ -147,7 +152,7 @@ class Open(Frame, tag="open"):
     """Commits carry the text as well, for edges that have no tokenizer."""
 
 
-class Opened(Frame, tag="opened"):
+class Opened(Frame, frozen=True, tag="opened"):
     """Answer to `open` and to `resume`."""
 
     stream: Natural
@@ -166,7 +171,7 @@ class Opened(Frame, tag="opened"):
     """The templated prompt, when `messages` were sent and `text` was asked for."""
 
 
-class Draft(Frame, tag="draft"):
+class Draft(Frame, frozen=True, tag="draft"):
     stream: Natural
     epoch: Natural
     start: Natural
@@ -179,8 +184,8 @@ class TokenLogprob(Struct, frozen=True, array_like=True):
     top: tuple[tuple[int, float], ...] = ()
 
 
-class Commit(Frame, tag="commit"):
-    """Output tokens from position `start` on. May overlap what the edge holds (the overlap is equal), never leaves a gap."""
+class Commit(Frame, frozen=True, tag="commit"):
+    """Output tokens from `start` on. May overlap what the edge holds (the overlap is equal), never leaves a gap."""
 
     stream: Natural
     start: Natural
@@ -195,14 +200,14 @@ class Commit(Frame, tag="commit"):
     logprobs: tuple[TokenLogprob, ...] = ()
 
 
-class Window(Frame, tag="window"):
+class Window(Frame, frozen=True, tag="window"):
     """How many tokens past its last commit the edge should draft at most; at least 1."""
 
     stream: Natural
     ahead: Annotated[int, Meta(ge=1)]
 
 
-class Resume(Frame, tag="resume"):
+class Resume(Frame, frozen=True, tag="resume"):
     """Go on with a stream on this socket under the id `stream`; the cloud sends `opened`, then all from `held` on."""
 
     stream: Natural
@@ -210,11 +215,11 @@ class Resume(Frame, tag="resume"):
     held: Natural = 0
 
 
-class Cancel(Frame, tag="cancel"):
+class Cancel(Frame, frozen=True, tag="cancel"):
     stream: Natural
 
 
-class Finish(Frame, tag="finish"):
+class Finish(Frame, frozen=True, tag="finish"):
     stream: Natural
     length: Natural
     """Number of output tokens, all of which have been committed."""
@@ -224,7 +229,7 @@ class Finish(Frame, tag="finish"):
     usage: Usage
 
 
-class Error(Frame, tag="error"):
+class Error(Frame, frozen=True, tag="error"):
     """`stream` None: it concerns the socket. After an error with `final` the stream is gone; otherwise it goes on."""
 
     stream: Natural | None
@@ -236,11 +241,11 @@ class Error(Frame, tag="error"):
     retry_after_s: float | None = None
 
 
-class Ping(Frame, tag="ping"):
+class Ping(Frame, frozen=True, tag="ping"):
     nonce: Natural
 
 
-class Pong(Frame, tag="pong"):
+class Pong(Frame, frozen=True, tag="pong"):
     nonce: Natural
 
 
@@ -263,35 +268,37 @@ class Codec:
         self._encode: Callable[[Frame], bytes] = encoder.encode
         self._decode: Callable[[bytes | str], Any] = module.Decoder(receives).decode
         self._decode_tag: Callable[[bytes | str], Any] = module.Decoder(list[Any]).decode
-        self._known = {member.__struct_config__.tag for member in receives.__args__}
+        self._known = {member.__struct_config__.tag: member for member in receives.__args__}
 
     def encode(self, frame: Frame) -> bytes | str:
         data = self._encode(frame)
         return data.decode() if self.text else data
 
     def decode(self, data: bytes | str) -> Any:
-        if len(data) > self.frame_bytes:
-            raise FrameTooLarge(f"frame of {len(data)} bytes, at most {self.frame_bytes} are taken")
+        size = len(data) if isinstance(data, bytes) or data.isascii() else len(data.encode(errors="surrogatepass"))
+        if size > self.frame_bytes:
+            raise FrameTooLarge(f"frame of {size} bytes, at most {self.frame_bytes} are taken")
         if isinstance(data, str) != self.text:
-            raise MalformedFrame(
-                f"{self.subprotocol} takes {'text' if self.text else 'binary'} messages"
-            )
+            raise MalformedFrame(f"{self.subprotocol} takes {'text' if self.text else 'binary'} messages")
         try:
             return self._decode(data)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
             raise self._diagnose(data, error) from None
 
     def _diagnose(self, data: bytes | str, error: Exception) -> UnknownFrame | MalformedFrame:
         """Tell a frame of a type that we don't know from one that is broken: only the second is the peer's fault."""
         try:
             parts = self._decode_tag(data)
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            return MalformedFrame(f"not a frame: {error}")
+        except (msgspec.DecodeError, UnicodeError, RecursionError):
+            return MalformedFrame(f"not a frame: {error!s:.200}")
         tag = parts[0] if parts else None
-        stream = parts[1] if len(parts) > 1 and type(parts[1]) is int and parts[1] >= 0 else None
-        if isinstance(tag, str) and tag not in self._known:
-            return UnknownFrame(f"unknown frame type {tag[:32]!r}", stream=stream)
-        return MalformedFrame(f"invalid {tag!r:.40} frame: {error}", stream=stream)
+        if not isinstance(tag, str):
+            return MalformedFrame("not a frame: its first element must be the name of a type")
+        if tag not in self._known:
+            return UnknownFrame(f"unknown frame type {tag[:32]!r}")
+        has_stream = self._known[tag].__struct_fields__[0] == "stream" and len(parts) > 1
+        stream = parts[1] if has_stream and type(parts[1]) is int and parts[1] >= 0 else None
+        return MalformedFrame(f"invalid {tag} frame: {error!s:.200}", stream=stream)
 
 
 def edge_codec(subprotocol: str = MSGPACK, *, frame_bytes: int = 1 << 24) -> Codec:

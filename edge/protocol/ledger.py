@@ -2,8 +2,8 @@
 
 Rules:
 1. It only grows. Nothing that was committed is ever taken back.
-2. What arrives is addressed by position, so it may overlap what is held; the overlap must be equal. This makes every commit
-   idempotent: after a lost connection the cloud simply sends again from where the edge says it is.
+2. What arrives is addressed by position, so it may overlap what is held; the overlap must be equal. This makes every
+   commit idempotent: after a lost connection the cloud simply sends again from where the edge says it is.
 3. It never has a hole: a commit that starts past the end is a protocol error, not something to wait out.
 """
 

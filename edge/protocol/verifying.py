@@ -8,12 +8,14 @@ Drafts are hints, never gates: nothing that arrives here can change a stream's t
 
 Rules (docs/protocol.md gives each with the schedule that breaks without it):
 1. An epoch higher than the current one replaces the mailbox; a lower one is ignored.
-2. A draft's tokens behind the head are compared with what was committed there. Equal: the rest continues the path and waits
-   as `pending`, candidates for the next step. Different: the epoch is dead, and all that comes of it is dropped and counted.
-3. A draft must start at or behind the end of what is pending. One that starts past it left a hole: it is refused, once per
-   epoch, and the edge answers with a higher epoch from its last commit.
-4. `hold` (and `sync`, which differs on the edge only) waits at most `hold_s` after a step for a candidate. Two waits in vain
-   make the stream eager until a draft matches again.
+2. A draft's tokens behind the head are compared with what was committed there. Equal: the rest continues the path and
+   waits as `pending`, candidates for the next step. Different: the epoch is dead, and all that comes of it is dropped
+   and counted.
+3. A draft must start at or behind the end of what is pending. One that starts past it left a hole: it is refused, once
+   per epoch, and the edge answers with a higher epoch from its last commit. What is pending before the hole stays good.
+   A draft that contradicts its own epoch, or holds an id outside the vocabulary, is refused alike.
+4. `hold` (and `sync`, which differs on the edge only) waits at most `hold_s` after a step for a candidate. Two waits in
+   vain make the stream eager until a draft matches again.
 5. A candidate is accepted exactly when it equals the token that the sampling rule picks at its position.
 """
 
@@ -32,26 +34,31 @@ class Offered(Enum):
 
     TAKEN = "taken"
     STALE = "stale"
-    """Of an epoch that is over."""
+    """Of an epoch that is over; not counted."""
     DROPPED = "dropped"
     """Its path, or an earlier draft's of its epoch, left the committed output."""
     REFUSED = "refused"
-    """It left a hole; the edge is told `lowest_epoch`."""
+    """It left a hole or can't be; the edge is told `lowest_epoch`."""
 
 
 @dataclass(slots=True)
 class VerifyingStats:
-    """Counts over a stream's life, in draft tokens."""
+    """Counts over a stream's life, in draft tokens.
+
+    Always: drafted = accepted + matched + dropped + len(pending). And agreed ≤ compared ≤ agreed + number of epochs.
+    """
 
     drafted: int = 0
     """Received, each position of an epoch once."""
     verified: int = 0
+    """Were candidates in a step, whatever came of them."""
     accepted: int = 0
     matched: int = 0
     """Came too late to be verified, and equal what was committed."""
     compared: int = 0
     """Compared in a step or behind the head, up to and including the first difference of an epoch."""
     dropped: int = 0
+    """Came to nothing: differed, or lay behind a difference, past a hole or `held_tokens`, or in a replaced epoch."""
 
     @property
     def agreed(self) -> int:
@@ -65,7 +72,10 @@ class VerifyingStats:
 
 @dataclass(slots=True)
 class Verifier:
-    """One stream's mailbox. `ledger` is the engine's: the verifier reads it and is told when it has grown."""
+    """One stream's mailbox. `ledger` is the engine's: the verifier reads it and is told when it has grown.
+
+    A step is `candidates`, the engine's work, `stepped`. Drafts may be offered at any time, during a step as well.
+    """
 
     ledger: Ledger
     policy: Policy = "eager"
@@ -75,9 +85,15 @@ class Verifier:
     pending: list[int] = field(default_factory=list)
     """Draft tokens for positions head, head + 1, …: candidates."""
     stats: VerifyingStats = field(default_factory=VerifyingStats)
+    vocabulary: int = 2**31
+    """Number of token ids of the target."""
     _dead: bool = False
     _seen: int = 0
     """End of the positions received in this epoch, so that a draft sent twice counts once."""
+    _stepping: tuple[int, ...] = ()
+    """The candidates of the step under way."""
+    _replaced: bool = False
+    """A higher epoch began during the step: its candidates are no longer the beginning of `pending`."""
     _waiting_since: float | None = None
     _vain_waits: int = 0
 
@@ -87,8 +103,8 @@ class Verifier:
 
     @property
     def lowest_epoch(self) -> int:
-        """The lowest epoch of which a draft may still be taken, whatever was lost on the way."""
-        return self.epoch + 1
+        """The lowest epoch of which a draft is taken for sure, whatever was lost on the way."""
+        return self.epoch + 1 if self._seen else self.epoch
 
     def offer(self, epoch: int, start: int, tokens: Sequence[int]) -> Offered:
         """Take a draft. Never raises, whatever it holds; O(len(tokens))."""
@@ -96,19 +112,22 @@ class Verifier:
             return Offered.STALE
         if epoch > self.epoch:
             self._begin(epoch)
+        seen = self._seen
+        new = max(0, start + len(tokens) - max(start, seen))
+        self._seen = max(seen, start + len(tokens))
+        self.stats.drafted += new
         if self._dead:
-            self._drop(start, len(tokens))
+            self.stats.dropped += new
             return Offered.DROPPED
-        if start > self.head + len(self.pending):
-            self._dead = True
-            self._discard_pending()
-            self._drop(start, len(tokens))
-            return Offered.REFUSED
-        return self._check_path(start, tokens)
+        if start > self.head + len(self.pending) or not all(0 <= token < self.vocabulary for token in tokens):
+            return self._refuse(new)
+        return self._check_path(start, tokens, max(start, seen), new)
 
     def candidates(self, limit: int) -> tuple[int, ...]:
-        """At most `limit` draft tokens to check in the next step, for positions from the head on."""
-        return tuple(self.pending[:limit])
+        """At most `limit` draft tokens to check in the step that begins now, for positions from the head on."""
+        self._stepping = tuple(self.pending[:limit])
+        self._replaced = False
+        return self._stepping
 
     def ready(self, now: float) -> bool:
         """Whether the stream should be stepped at `now` (seconds, any monotonic clock)."""
@@ -124,76 +143,80 @@ class Verifier:
         return self._waiting_since + self.hold_s
 
     def stepped(self, tokens: Sequence[int], verified: int, now: float) -> None:
-        """A step that checked `verified` candidates gave `tokens`; call it once the ledger holds them too.
+        """A step that checked the first `verified` candidates gave `tokens`; call it once the ledger holds them too.
 
         `tokens` are the accepted candidates and one more, unless the output was cut at its end.
         """
+        checked = self._stepping[:verified]
+        accepted = agreement(checked, tokens)
         agreed = agreement(self.pending, tokens)
-        accepted = min(agreed, verified)
+        compared = min(len(self.pending), len(tokens), agreed + 1)
+        if self._replaced:  # then the old epoch's were counted as dropped, and the new one's all came too late
+            self.stats.dropped -= accepted
+            self.stats.matched += agreed
+            compared += min(len(checked), len(tokens), accepted + 1)
+        else:
+            self.stats.matched += agreed - accepted
         self.stats.verified += verified
         self.stats.accepted += accepted
-        self.stats.matched += agreed - accepted
-        self.stats.compared += min(len(self.pending), len(tokens), agreed + 1)
+        self.stats.compared += compared
         if agreed == len(tokens) or agreed == len(self.pending):
             del self.pending[:agreed]
         else:
             self._dead = True
-            self._discard_pending(agreed)
-        if agreed:
+            self.stats.dropped += len(self.pending) - agreed
+            self.pending.clear()
+        if accepted or agreed:
             self._vain_waits = 0
         elif not verified and self._waiting_since is not None:
             self._vain_waits += 1
         self._waiting_since = now
+        self._stepping, self._replaced = (), False
 
     def _begin(self, epoch: int) -> None:
-        self._discard_pending()
+        self.stats.dropped += len(self.pending)
+        self.pending.clear()
         self.epoch = epoch
         self._dead = False
         self._seen = 0
+        self._replaced = True
 
-    def _check_path(self, start: int, tokens: Sequence[int]) -> Offered:
-        known = self.ledger.tokens[start : start + len(tokens)]
-        known += self.pending[max(0, start - self.head) : max(0, start + len(tokens) - self.head)]
-        agreed = agreement(known, tokens)
-        # Behind the head, positions of this epoch that were not compared before are acceptance data.
-        fresh = max(start, self._seen)
-        late = min(self.head, start + len(tokens)) - fresh
-        if late > 0:
-            matched = min(late, max(0, start + agreed - fresh))
-            self.stats.matched += matched
-            self.stats.compared += min(late, matched + 1)
-            if matched:
-                self._vain_waits = 0
-        self._receive(start, len(tokens))
-        if agreed < len(known):
+    def _refuse(self, new: int) -> Offered:
+        self._dead = True
+        self.stats.dropped += new
+        return Offered.REFUSED
+
+    def _check_path(self, start: int, tokens: Sequence[int], fresh: int, new: int) -> Offered:
+        """`fresh`: the first position of the draft that its epoch had not brought before; `new`: how many there are."""
+        end, pending_end = start + len(tokens), self.head + len(self.pending)
+        known = self.ledger.tokens[start:end]
+        known += self.pending[max(0, start - self.head) : max(0, end - self.head)]
+        left = start + agreement(known, tokens)  # where the draft leaves what is known
+        matched = max(0, min(self.head, left) - fresh)
+        self.stats.matched += matched
+        self.stats.compared += matched
+        if matched:
+            self._vain_waits = 0
+        if left < min(end, pending_end):
+            if left >= self.head:
+                return self._refuse(new - matched)
             self._dead = True
-            self._discard_pending()
-            self.stats.dropped += len(tokens) - agreed
+            self.stats.compared += left >= fresh
+            self.stats.dropped += new - matched
             return Offered.DROPPED
-        rest = tokens[len(known) :]
-        room = max(0, self.held_tokens - len(self.pending))
-        self.pending.extend(rest[:room])
-        self.stats.dropped += len(rest) - len(rest[:room])
+        rest = tokens[len(known) :][: max(0, self.held_tokens - len(self.pending))]
+        self.pending.extend(rest)
+        if left + len(rest) < end:  # what is past `held_tokens` counts as never received, should it come again
+            self.stats.dropped += end - left - len(rest)
+            self._seen = left + len(rest)
         return Offered.TAKEN
-
-    def _receive(self, start: int, count: int) -> None:
-        self.stats.drafted += max(0, start + count - max(start, self._seen))
-        self._seen = max(self._seen, start + count)
-
-    def _drop(self, start: int, count: int) -> None:
-        self._receive(start, count)
-        self.stats.dropped += count
-
-    def _discard_pending(self, agreed: int = 0) -> None:
-        self.stats.dropped += len(self.pending) - agreed
-        self.pending.clear()
 
 
 def accept(candidates: Sequence[int], pick: Callable[[int], int]) -> list[int]:
     """The output of a step: `pick(i)` is the target's token at the i-th position from the head on.
 
-    Row i was computed behind candidates[:i], so it says something only while all of those were picked: stop at the first
-    difference. Returns between 1 and len(candidates) + 1 tokens; all but the last are accepted candidates.
+    Row i was computed behind candidates[:i], so it says something only while all of those were picked: stop at the
+    first difference. Returns between 1 and len(candidates) + 1 tokens; all but the last are accepted candidates.
     """
     tokens: list[int] = []
     for i in range(len(candidates) + 1):
