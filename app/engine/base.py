@@ -1,8 +1,8 @@
 """The seam between the gateway and whatever runs the target model.
 
-`Engine.submit(request)` gives a `Generation` (generation.py): the same class for every engine. The gateway reads its events
-from any position, offers drafts and cancels; the engine appends to it. A draft goes straight to the mailbox next to the
-engine's head (`edge.protocol.verifying`): by the time it gets there, the head has moved.
+`Engine.submit(request)` gives a `Generation` (generation.py): the same class for every engine. The gateway reads its
+events from any position, offers drafts and cancels; the engine appends to it. A draft goes straight to the mailbox next
+to the engine's head (`edge.protocol.verifying`): by the time it gets there, the head has moved.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """One stream, validated: ids lie in the vocabulary, `sampling.seed` is set, prompt and max_tokens fit the context."""
+    """One stream, validated: ids lie in the vocabulary, `sampling.seed` is set, the prompt fits the context."""
 
     id: str
     tenant: str

@@ -1,0 +1,91 @@
+"""The target's tokens of one stream: picked by the sampling rule, cut where the output ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.engine.base import Request
+from edge.openai.text import OutputText
+from edge.openai.vocabulary import Vocabulary
+from edge.protocol.frames import Reason, TokenLogprob
+from edge.protocol.sampling import Sampler
+from edge.protocol.verifying import accept
+
+
+@dataclass(frozen=True, slots=True)
+class Picked:
+    """What a step gave."""
+
+    tokens: tuple[int, ...]
+    """Accepted candidates and the target's own; cut behind the token that ends the output."""
+    logprobs: tuple[TokenLogprob, ...]
+    reason: Reason | None
+    """Why the output ends here; None: it goes on."""
+
+
+class Output:
+    """Raises ValueError if the request's sampling doesn't fit the vocabulary."""
+
+    def __init__(self, request: Request, vocabulary: Vocabulary, *, max_tokens: int) -> None:
+        """`max_tokens`: of the output, when it is less than was asked for."""
+        self._sampler = Sampler(request.sampling, vocabulary.size, request.prompt)
+        self._vocabulary = vocabulary
+        self._text = OutputText(request.stop)
+        self._stop = bool(request.stop)
+        self._min_tokens = request.min_tokens
+        self._max_tokens = max_tokens
+        self._logprobs = request.logprobs
+        self._length = 0
+        self._allowed: NDArray[np.bool_] | None = None
+        if request.min_tokens:
+            self._allowed = np.ones(vocabulary.size, np.bool_)
+            self._allowed[list(vocabulary.ends)] = False
+
+    @property
+    def kept_bytes(self) -> int | None:
+        """Where a stop string cut the text, in UTF-8 bytes."""
+        return self._text.kept_bytes
+
+    def replay(self, committed: Sequence[int]) -> Reason | None:
+        """Take tokens that were picked elsewhere; says why the output ends with them, if it does."""
+        reason: Reason | None = None
+        for token in committed:
+            self._sampler.push(token)
+            reason = reason or self._append(token)
+        return "length" if self._max_tokens <= 0 else reason
+
+    def advance(self, candidates: Sequence[int], logits: Callable[[int], NDArray[np.float32]]) -> Picked:
+        """Pick the tokens of a step. `logits(i)`, shape (V,), was computed behind the first i candidates."""
+        head = self._length
+        logprobs: list[TokenLogprob] = []
+
+        def pick(i: int) -> int:
+            row = logits(i)
+            token = self._sampler.pick(row, head + i, self._allowed if head + i < self._min_tokens else None)
+            self._sampler.push(token)
+            if self._logprobs is not None:
+                logprobs.append(self._sampler.logprobs(row, token, self._logprobs))
+            return token
+
+        tokens = accept(candidates, pick)
+        for count, token in enumerate(tokens, start=1):
+            reason = self._append(token)
+            if reason is not None:
+                return Picked(tuple(tokens[:count]), tuple(logprobs[:count]), reason)
+        return Picked(tuple(tokens), tuple(logprobs), None)
+
+    def _append(self, token: int) -> Reason | None:
+        self._length += 1
+        stopped = self._stop and self._push_text(token)
+        if stopped or token in self._vocabulary.ends:
+            return "stop"
+        return "length" if self._length >= self._max_tokens else None
+
+    def _push_text(self, token: int) -> bool:
+        stopped = self._text.push(self._vocabulary.piece(token), stoppable=self._length >= self._min_tokens)
+        self._text.take()  # only what may begin a stop string is kept here
+        return stopped
