@@ -1,0 +1,61 @@
+# Two commands set up a fresh machine: `make run` and `make test`. `make help` lists the rest.
+# Needs Python 3.11+ with venv, and a C/C++ compiler for llama.cpp. All that is installed goes into .venv and .cache.
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# llama.cpp's image code is not used here, and leaving it out shortens the compilation.
+export CMAKE_ARGS ?= -DLLAVA_BUILD=OFF
+
+.DEFAULT_GOAL := help
+.PHONY: help run test lint types imports bench models lock clean
+
+help: ## this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
+
+run: $(VENV)/run.done ## set up, start gateway and device, ask a question, stay up
+	@$(BIN)/python -m app.quickstart
+
+test: $(VENV)/test.done models ## set up and run the tests
+	@$(BIN)/python -m pytest $(PYTEST)
+
+lint: $(VENV)/test.done ## ruff: rules and format
+	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
+
+types: $(VENV)/test.done ## mypy, strict
+	@$(BIN)/mypy
+
+imports: $(VENV)/test.done ## the import rules of docs/architecture.md
+	@$(BIN)/lint-imports
+
+bench: $(VENV)/test.done models ## remake the figures of docs/results.md
+	@for name in schemes demo batching; do $(BIN)/python -m bench $$name || exit 1; done
+
+models: $(VENV)/run.done ## fetch the embedded model pair
+	@$(BIN)/paceline-edge models pull
+
+lock: ## remake requirements/*.txt from pyproject.toml (needs uv)
+	@uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --no-header --no-annotate -q \
+		--extra cloud --extra llama -o requirements/run.txt
+	@uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --no-header --no-annotate -q \
+		--extra cloud --extra llama --extra postgres --extra bench --extra dev -o requirements/test.txt
+
+clean: ## remove the environment and caches, keep models and data
+	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo "Paceline needs Python 3.11 or newer; '$(PYTHON)' is older. Try: make $(MAKECMDGOALS) PYTHON=python3.12"; exit 1; }
+	@$(PYTHON) -m venv $(VENV) \
+		|| { echo "Could not create $(VENV): install Python's venv module (Debian: apt install python3-venv)."; exit 1; }
+
+# run.txt is a part of test.txt, version by version, so one environment serves both.
+$(VENV)/%.done: requirements/%.txt pyproject.toml | $(BIN)/python
+	@command -v cc c++ >/dev/null || $(BIN)/python -c 'import llama_cpp' 2>/dev/null \
+		|| { echo "Paceline compiles llama.cpp: install a C/C++ compiler (Debian: apt install build-essential)."; exit 1; }
+	@echo "Installing packages into $(VENV) …"
+	@$(BIN)/python -c 'import llama_cpp' 2>/dev/null || echo "llama.cpp is compiled here, once: about 8 minutes on two cores. pip keeps the result."
+	@$(BIN)/python -m pip install --quiet --progress-bar on --require-hashes -r $<
+	@$(BIN)/python -m pip install --quiet --no-deps -e .
+	@touch $@
