@@ -169,6 +169,8 @@ class Opened(Frame, frozen=True, tag="opened"):
     """As in the `window` frame."""
     prompt: tuple[TokenId, ...] = ()
     """The templated prompt, when `messages` were sent and `text` was asked for."""
+    pieces: tuple[str, ...] = ()
+    """With `prompt`, the text of each of its tokens: an edge without a tokenizer can show drafts that repeat them."""
 
 
 class Draft(Frame, frozen=True, tag="draft"):
@@ -198,6 +200,8 @@ class Commit(Frame, frozen=True, tag="commit"):
     """How long the oldest of the drafts it used had waited for that step, µs."""
     text: str = ""
     logprobs: tuple[TokenLogprob, ...] = ()
+    cuts: tuple[Natural, ...] = ()
+    """With `text`, how many characters (code points) of it each token gave; 0 for one that only began a character."""
 
 
 class Window(Frame, frozen=True, tag="window"):
