@@ -140,11 +140,7 @@ def _ask(settings: Settings, console: Console) -> None:
     environment = {**os.environ, **gateway}
     process = subprocess.Popen(  # noqa: S603
         [sys.executable, "-m", "edge.cli", "chat", QUESTION, "--compare", "--max-tokens", "120"],
-        env={
-            **os.environ,
-            "PACELINE_URL": f"http://{settings.host}:{settings.port}",
-            "PACELINE_API_KEY": _key(settings),
-        },
+        env=environment,
     )
     _pin(process.pid, core=1)
     try:
