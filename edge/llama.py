@@ -1,0 +1,257 @@
+"""llama.cpp for both sides: a model file, its tokenizer, and a KV cache of several sequences.
+
+The only module that knows llama-cpp-python's low-level API. `decode` releases the GIL while it computes. Raises
+LlamaError, whose text names what failed and says what llama.cpp said about it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import logging
+import os
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import llama_cpp
+import numpy as np
+from numpy.typing import NDArray
+
+from edge.llama_vocabulary import LlamaVocabulary
+
+logger = logging.getLogger(__name__)
+
+
+class LlamaError(Exception):
+    """llama.cpp could not do what was asked."""
+
+
+class CacheFull(LlamaError):
+    """There is no room in the KV cache for the step; nothing of it was computed."""
+
+
+class Model:
+    """A loaded GGUF. Contexts on it must be closed before it."""
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        gpu_layers: int = 0,
+        progress: Callable[[float], None] | None = None,
+    ) -> None:
+        """Load a file. `progress` is told the share that is loaded, 0 to 1. Raises LlamaError."""
+        self.path = Path(path)
+        if not self.path.is_file():
+            raise LlamaError(f"no such model file: {self.path}")
+        _start()
+        params = llama_cpp.llama_model_default_params()
+        params.n_gpu_layers = gpu_layers
+        if progress is not None:
+            params.progress_callback = llama_cpp.llama_progress_callback(_reporter(progress))
+        handle = llama_cpp.llama_model_load_from_file(str(self.path).encode(), params)
+        if handle is None:
+            raise LlamaError(f"{self.path.name} can't be loaded as a model{_last_words()}")
+        self._handle: Any = handle
+        self.vocabulary = LlamaVocabulary(handle)
+        self.trained_context = int(llama_cpp.llama_model_n_ctx_train(handle))
+        """Tokens that the model was trained on at a time."""
+        self.bytes = int(llama_cpp.llama_model_size(handle))
+        """Of its weights."""
+        self.description = _describe(handle)
+        """Architecture, size and quantisation, as llama.cpp puts it."""
+
+    @property
+    def handle(self) -> Any:
+        if self._handle is None:
+            raise LlamaError(f"{self.path.name} was closed")
+        return self._handle
+
+    def close(self) -> None:
+        """Free it. Idempotent."""
+        handle, self._handle = self._handle, None
+        if handle is not None:
+            llama_cpp.llama_model_free(handle)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContextSettings:
+    """The defaults make results depend least on what else is in a batch (docs/results.md, "Ties")."""
+
+    sequences: int = 1
+    tokens: int = 2048
+    """Of the KV cache, all sequences together if `unified`, else each."""
+    batch_tokens: int = 256
+    """In one call of `decode`."""
+    micro_tokens: int = 48
+    """Computed at a time: from 64 on llama.cpp's CPU attention goes another way, with other rounding."""
+    threads: int = 1
+    flash_attention: bool = True
+    unified: bool = True
+    """One pool of cells for all sequences: then runs of different lengths are computed at once."""
+    wide_cache: bool = False
+    """Keys and values in F32 instead of F16."""
+
+
+class Context:
+    """A KV cache and the scratch memory to extend it. Calls come from one thread at a time."""
+
+    def __init__(self, model: Model, settings: ContextSettings) -> None:
+        """Raises LlamaError, for example when memory is short."""
+        self.settings = settings
+        self.vocabulary_size = model.vocabulary.size
+        handle = llama_cpp.llama_init_from_model(model.handle, _context_params(settings))
+        if handle is None:
+            raise LlamaError(f"no context of {settings.tokens} tokens for {model.path.name}{_last_words()}")
+        self._handle: Any = handle
+        self._memory = llama_cpp.llama_get_memory(handle)
+        self._batch = llama_cpp.llama_batch_init(settings.batch_tokens, 0, 1)
+        self._rows = 0
+        self._logits: NDArray[np.float32] = np.empty((0, self.vocabulary_size), np.float32)
+
+    def decode(
+        self,
+        tokens: Sequence[int],
+        positions: Sequence[int],
+        sequences: Sequence[int],
+        wanted: Sequence[bool],
+    ) -> None:
+        """Compute tokens of any number of sequences at once: one element of each argument per token.
+
+        Raises CacheFull or LlamaError; the KV cache is then as it was.
+        """
+        batch, count = self._batch, len(tokens)
+        if not 0 < count <= self.settings.batch_tokens:
+            raise LlamaError(f"a batch of {count} tokens, it takes 1 to {self.settings.batch_tokens}")
+        batch.n_tokens = count
+        for i in range(count):
+            batch.token[i] = tokens[i]
+            batch.pos[i] = positions[i]
+            batch.n_seq_id[i] = 1
+            batch.seq_id[i][0] = sequences[i]
+            batch.logits[i] = wanted[i]
+        status = llama_cpp.llama_decode(self._handle, batch)
+        if status == 1:
+            raise CacheFull(f"no room for {count} tokens in a KV cache of {self.settings.tokens}")
+        if status:
+            raise LlamaError(f"decode failed with status {status}{_last_words()}")
+        self._rows = sum(map(bool, wanted))
+        self._fetch_logits()
+
+    def logits(self, row: int) -> NDArray[np.float32]:
+        """Logits, shape (vocabulary,), of the row-th wanted token. A view, valid until the next `decode`."""
+        view: NDArray[np.float32] = self._logits[row]
+        return view
+
+    def remove(self, sequence: int, start: int) -> None:
+        """Forget a sequence's positions from `start` on. Raises LlamaError if the model's memory can't be cut there."""
+        if not llama_cpp.llama_memory_seq_rm(self._memory, sequence, start, -1):
+            raise LlamaError(f"this model's memory can't be rolled back to position {start}")
+
+    def copy(self, source: int, target: int, length: int) -> None:
+        """Make `target` hold the first `length` positions of `source`, and nothing else."""
+        self.remove(target, 0)
+        if self.settings.unified:
+            llama_cpp.llama_memory_seq_cp(self._memory, source, target, 0, length)
+        else:  # separate pools are only copied whole
+            llama_cpp.llama_memory_seq_cp(self._memory, source, target, -1, -1)
+            self.remove(target, length)
+
+    def close(self) -> None:
+        """Free it. Idempotent."""
+        handle, self._handle = self._handle, None
+        if handle is not None:
+            llama_cpp.llama_batch_free(self._batch)
+            llama_cpp.llama_free(handle)
+
+    def _fetch_logits(self) -> None:
+        """Waits for the computation, on devices that work asynchronously."""
+        if self._rows:
+            pointer = llama_cpp.llama_get_logits(self._handle)
+            self._logits = np.ctypeslib.as_array(pointer, (self._rows, self.vocabulary_size))
+
+
+def quantize(source: str | os.PathLike[str], target: str | os.PathLike[str], kind: str, *, threads: int = 0) -> None:
+    """Write `source` in another precision: `kind` is llama.cpp's name, such as F16, Q8_0, Q4_1 or Q3_K_S.
+
+    A source that is itself quantised is dequantised first, so F16 of a 4-bit file holds what the 4 bits hold. The
+    target appears only when it is whole. `threads` 0: as many as there are cores. Raises LlamaError.
+    """
+    _start()
+    name = "LLAMA_FTYPE_ALL_F32" if kind == "F32" else f"LLAMA_FTYPE_MOSTLY_{kind}"
+    file_type = getattr(llama_cpp, name, None)
+    if file_type is None:
+        raise LlamaError(f"unknown kind of quantisation: {kind}")
+    params = llama_cpp.llama_model_quantize_default_params()
+    params.ftype = file_type
+    params.allow_requantize = True
+    params.nthread = threads
+    partial = Path(f"{os.fspath(target)}.partial")
+    status = llama_cpp.llama_model_quantize(os.fspath(source).encode(), str(partial).encode(), ctypes.byref(params))
+    if status:
+        partial.unlink(missing_ok=True)
+        raise LlamaError(f"{Path(source).name} can't be written as {kind}{_last_words()}")
+    partial.replace(target)
+
+
+def _context_params(settings: ContextSettings) -> Any:
+    params = llama_cpp.llama_context_default_params()
+    params.n_ctx = settings.tokens * (1 if settings.unified else settings.sequences)
+    params.n_batch = settings.batch_tokens
+    params.n_ubatch = min(settings.micro_tokens, settings.batch_tokens)
+    params.n_seq_max = settings.sequences
+    params.n_threads = params.n_threads_batch = settings.threads
+    params.flash_attn_type = (
+        llama_cpp.LLAMA_FLASH_ATTN_TYPE_ENABLED
+        if settings.flash_attention
+        else llama_cpp.LLAMA_FLASH_ATTN_TYPE_DISABLED
+    )
+    params.kv_unified = settings.unified
+    params.type_k = params.type_v = llama_cpp.GGML_TYPE_F32 if settings.wide_cache else llama_cpp.GGML_TYPE_F16
+    params.no_perf = True
+    return params
+
+
+def _reporter(progress: Callable[[float], None]) -> Callable[[float, Any], bool]:
+    def report(share: float, _data: Any) -> bool:
+        progress(share)
+        return True
+
+    return report
+
+
+def _describe(handle: Any) -> str:
+    buffer = ctypes.create_string_buffer(256)
+    llama_cpp.llama_model_desc(handle, buffer, len(buffer))
+    return buffer.value.decode(errors="replace")
+
+
+_ERROR_LEVEL = 4
+_CONTINUED_LEVEL = 5
+_complaints: deque[str] = deque(maxlen=4)
+"""The last errors that llama.cpp logged: it returns only a status."""
+
+
+@llama_cpp.llama_log_callback  # type: ignore[untyped-decorator]
+def _log(level: int, text: bytes, _data: Any) -> None:
+    message = text.decode(errors="replace").strip()
+    if level == _ERROR_LEVEL and message:
+        _complaints.append(message)
+    if message and level != _CONTINUED_LEVEL:
+        logger.debug("llama.cpp: %s", message)
+
+
+@functools.cache
+def _start() -> None:
+    llama_cpp.llama_log_set(_log, ctypes.c_void_p(0))
+    llama_cpp.llama_backend_init()
+
+
+def _last_words() -> str:
+    """What llama.cpp has logged as errors since it was last asked."""
+    words = "; ".join(_complaints)
+    _complaints.clear()
+    return f": {words}" if words else ""
