@@ -1,0 +1,46 @@
+/** The same question over plain HTTP, as any OpenAI client would ask it: the cloud alone, for comparison. */
+
+/**
+ * Streams an answer. Yields `{text}` as it comes and `{usage, reason}` at the end. Throws Error with a sentence for people.
+ * @param {{key: string, body: object, signal: AbortSignal, onBytes?: (up: number, down: number) => void}} options
+ */
+export async function* askCloud({ key, body, signal, onBytes = () => {} }) {
+  const payload = JSON.stringify({ ...body, stream: true, stream_options: { include_usage: true } });
+  onBytes(new TextEncoder().encode(payload).length, 0);
+  const headers = { authorization: `Bearer ${key}`, "content-type": "application/json" };
+  const response = await fetch("/v1/chat/completions", { method: "POST", headers, body: payload, signal });
+  if (!response.ok) throw new Error(await complaint(response));
+  let reason = null;
+  for await (const data of events(response.body, onBytes)) {
+    if (data === "[DONE]") return;
+    const chunk = JSON.parse(data);
+    if (chunk.error) throw new Error(chunk.error.message);
+    const choice = chunk.choices?.[0];
+    if (choice?.delta?.content) yield { text: choice.delta.content };
+    reason = choice?.finish_reason ?? reason;
+    if (chunk.usage) yield { usage: chunk.usage, reason };
+  }
+}
+
+async function complaint(response) {
+  try {
+    return (await response.json()).error.message;
+  } catch {
+    return `The gateway answered with HTTP ${response.status}.`;
+  }
+}
+
+/** The data of each server-sent event; comments and other fields are left out. */
+async function* events(body, onBytes) {
+  const decoder = new TextDecoder();
+  const reader = body.getReader();
+  let rest = "";
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) return;
+    onBytes(0, value.length);
+    const lines = (rest + decoder.decode(value, { stream: true })).split(/\r\n|\n|\r/);
+    rest = lines.pop();
+    for (const line of lines) if (line.startsWith("data:")) yield line.slice(5).trimStart();
+  }
+}

@@ -1,0 +1,223 @@
+/**
+ * One WebSocket for many streams: connects, says hello, and after a loss connects again and lets every stream resume.
+ *
+ *     idle ──► connecting ──► open ──► waiting (backoff) ──► connecting …
+ *                 │            └──► idle       closed on purpose, or for idleness with no stream
+ *                 └──► refused                 a key or version that won't do: trying again can't help
+ *
+ * A ticket that is refused (4401) only means trying again with a new one: whether the key is good, the ticket's sale tells.
+ *
+ * What a stream needs to be is an object with `connected()`, `disconnected()`, `receive(frame, bytes)` and `failed(message)`.
+ */
+
+import { backoff } from "./backoff.js";
+import { Refused } from "./credentials.js";
+import { CLOSE, ProtocolError } from "./protocol/errors.js";
+import { decode, encode, SUBPROTOCOL, VERSION } from "./protocol/frames.js";
+
+const PING_MS = 5000;
+/** A browser notices a dead network late or never; silence for this long while streams run counts as a loss. */
+const SILENCE_MS = 12000;
+const encoder = new TextEncoder();
+
+export class Connection {
+  #url;
+  #ticket;
+  #environment;
+  #notify;
+  #socket = null;
+  #streams = new Map();
+  #nextStream = 0;
+  #attempt = 0;
+  #retry = null;
+  #watch = null;
+  #heardAt = 0;
+  #pings = new Map();
+  #nextNonce = 0;
+  #waiters = [];
+
+  /**
+   * @param {{url: string, ticket: () => Promise<string>, notify?: () => void, environment?: object}} options `ticket` buys one
+   *   per connection; `notify` is called whenever something that a person can see has changed
+   */
+  constructor({ url, ticket, notify = () => {}, environment = browser() }) {
+    this.#url = url;
+    this.#ticket = ticket;
+    this.#notify = notify;
+    this.#environment = environment;
+    this.state = "idle";
+    this.welcome = null;
+    this.roundTripMs = null;
+    this.problem = "";
+  }
+
+  /** Resolves once the gateway has welcomed us; rejects when it refuses us. While it can't be reached it keeps trying. */
+  connect() {
+    if (this.state === "open") return Promise.resolve(this.welcome);
+    const done = new Promise((resolve, reject) => this.#waiters.push({ resolve, reject }));
+    if (this.state === "idle" || this.state === "refused") this.#connect();
+    return done;
+  }
+
+  /** Start a stream: it gets its first `connected()` at once if the socket is open, else when it is. */
+  attach(stream) {
+    stream.id = this.#nextStream++;
+    this.#streams.set(stream.id, stream);
+    if (this.state === "open") stream.connected();
+    else this.connect().catch(() => {});
+  }
+
+  /** A stream that resumes goes by a new id: ids are never used twice on a socket. */
+  renumber(stream) {
+    this.#streams.delete(stream.id);
+    stream.id = this.#nextStream++;
+    this.#streams.set(stream.id, stream);
+  }
+
+  detach(stream) {
+    this.#streams.delete(stream.id);
+  }
+
+  /** Returns the frame's bytes, or 0 when there is no socket to send it on: resuming makes up for what was not sent. */
+  send(frame) {
+    if (this.state !== "open") return 0;
+    const text = encode(frame);
+    this.#socket.send(text);
+    return encoder.encode(text).length;
+  }
+
+  /** Try now instead of after the backoff: the network is back, or a person asked. */
+  hurry() {
+    if (this.state !== "waiting") return;
+    this.#environment.clearTimeout(this.#retry);
+    this.#connect();
+  }
+
+  close() {
+    this.#environment.clearTimeout(this.#retry);
+    this.#environment.clearInterval(this.#watch);
+    const socket = this.#socket;
+    this.#socket = null;
+    this.#enter("idle");
+    for (const waiter of this.#waiters.splice(0)) waiter.reject(new Refused("The connection was closed."));
+    socket?.close(1000);
+  }
+
+  async #connect() {
+    this.#enter("connecting");
+    let ticket;
+    try {
+      ticket = await this.#ticket();
+    } catch (error) {
+      if (error instanceof Refused && error.key) this.#refuse(error.message);
+      else this.#wait(error instanceof Refused ? error.message : "The gateway can’t be reached.");
+      return;
+    }
+    if (this.state !== "connecting") return; // closed meanwhile
+    const socket = this.#environment.socket(this.#url, SUBPROTOCOL);
+    this.#socket = socket;
+    socket.onopen = () => socket.send(encode({ type: "hello", version: VERSION, ticket, agent: "paceline-page" }));
+    socket.onmessage = (event) => this.#socket === socket && this.#receive(event.data);
+    socket.onclose = (event) => this.#socket === socket && this.#lost(event.code, event.reason);
+  }
+
+  #receive(data) {
+    this.#heardAt = this.#environment.now();
+    let frame;
+    try {
+      frame = decode(data);
+    } catch (error) {
+      if (!(error instanceof ProtocolError)) throw error;
+      return; // a newer gateway may say things that we needn't understand
+    }
+    if (frame.type === "welcome") this.#welcomed(frame);
+    else if (frame.type === "pong") this.#ponged(frame);
+    else if (frame.stream === null) this.#complain(frame);
+    else this.#streams.get(frame.stream)?.receive(frame, encoder.encode(data).length);
+  }
+
+  #welcomed(frame) {
+    this.welcome = frame;
+    this.problem = "";
+    this.#attempt = 0;
+    this.#watch = this.#environment.setInterval(() => this.#listen(), PING_MS);
+    this.#enter("open");
+    this.#ping();
+    for (const waiter of this.#waiters.splice(0)) waiter.resolve(frame);
+    for (const stream of [...this.#streams.values()]) stream.connected();
+  }
+
+  #ping() {
+    const nonce = this.#nextNonce++;
+    this.#pings.set(nonce, this.#environment.now());
+    this.send({ type: "ping", nonce });
+  }
+
+  #ponged(frame) {
+    const sent = this.#pings.get(frame.nonce);
+    if (sent === undefined) return;
+    this.#pings.delete(frame.nonce);
+    this.roundTripMs = this.#environment.now() - sent;
+    this.#notify();
+  }
+
+  /** Only while streams run: an idle socket may be closed by the gateway, and that is all right. */
+  #listen() {
+    if (this.#streams.size === 0) return;
+    const silent = this.#environment.now() - this.#heardAt;
+    if (silent > SILENCE_MS && this.#pings.size > 0) {
+      const socket = this.#socket;
+      this.#lost(1006, "");
+      socket.close();
+    } else {
+      this.#ping();
+    }
+  }
+
+  #complain(frame) {
+    this.problem = frame.message || frame.code;
+    this.#notify();
+  }
+
+  #lost(code, reason) {
+    this.#socket = null;
+    this.#environment.clearInterval(this.#watch);
+    this.#pings.clear();
+    for (const stream of [...this.#streams.values()]) stream.disconnected();
+    if (code === CLOSE.PROTOCOL) this.#refuse(reason || this.problem || `The gateway closed the connection (${code}).`);
+    else if (code === CLOSE.IDLE && this.#streams.size === 0) this.#enter("idle");
+    else this.#wait("The connection was lost.");
+  }
+
+  #wait(problem) {
+    this.problem = problem;
+    const delay = backoff(this.#attempt++, this.#environment.random);
+    this.#retry = this.#environment.setTimeout(() => this.#connect(), delay);
+    this.#enter("waiting");
+  }
+
+  #refuse(problem) {
+    this.problem = problem;
+    this.#enter("refused");
+    for (const waiter of this.#waiters.splice(0)) waiter.reject(new Refused(problem, { key: true }));
+    for (const stream of [...this.#streams.values()]) stream.failed(problem);
+  }
+
+  #enter(state) {
+    this.state = state;
+    this.#notify();
+  }
+}
+
+/** The clock, the timers, chance and sockets, as a browser has them; tests bring their own. */
+export function browser() {
+  return {
+    now: () => performance.now(),
+    random: Math.random,
+    setTimeout: (task, ms) => setTimeout(task, ms),
+    clearTimeout: (id) => clearTimeout(id),
+    setInterval: (task, ms) => setInterval(task, ms),
+    clearInterval: (id) => clearInterval(id),
+    socket: (url, protocol) => new WebSocket(url, protocol),
+  };
+}

@@ -1,0 +1,201 @@
+/** Wiring: credentials, connection, composer, settings. Nothing here knows how a stream works. */
+
+import { make } from "./answer.js";
+import { Chat } from "./chat.js";
+import { Connection } from "./connection.js";
+import { buyTicket, forgetKey, keepKey, takeKey } from "./credentials.js";
+import { bytes } from "./figures_view.js";
+
+const SETTINGS = "paceline.settings";
+const THEMES = { system: "as the system", light: "light", dark: "dark" };
+// Such as a drafter without a model does well on: what the answer says stands in the question already.
+const SUGGESTIONS = [
+  ["Mend a text", "its spelling", "Correct the spelling and repeat the whole text: The quick brown fox jumpd over the lazy dog. The lazy dog did not mind, becaus the quick brown fox was allready gone over the hill."],
+  ["Rename", "a variable", "Rename the variable x to total in this code and print the code:\nx = 0\nfor item in items:\n    x = x + item.price\nprint(x)"],
+  ["Explain", "speculation", "Explain in three short sentences why guessing ahead can make a computer faster."],
+];
+
+const $ = (id) => document.getElementById(id);
+let key = takeKey(location, history, sessionStorage);
+
+const connection = new Connection({
+  url: `${location.protocol === "https:" ? "wss" : "ws"}://${location.host}/v1/verify`,
+  ticket: () => buyTicket(key),
+  notify: () => queueMicrotask(refresh),
+});
+const chat = new Chat({
+  turns: $("turns"),
+  connection,
+  key: () => key,
+  announce: (text) => ($("announcer").textContent = text),
+  notify: () => queueMicrotask(refresh),
+});
+
+function settings() {
+  return {
+    drafter: $("drafter").value,
+    policy: $("policy").value,
+    temperature: Number($("temperature").value),
+    maxTokens: Number($("length").value),
+    model: $("model").value,
+  };
+}
+
+function refresh() {
+  showConnection();
+  showModels();
+  const ready = key !== "" && connection.state !== "refused" && $("model").value !== "";
+  $("key-form").hidden = key !== "" && connection.state !== "refused";
+  $("suggestions").hidden = !ready;
+  $("welcome").hidden = !chat.empty && connection.state !== "refused";
+  $("legend").hidden = chat.empty;
+  $("send").hidden = chat.busy;
+  $("stop").hidden = !chat.busy;
+  $("send").disabled = !ready || $("question").value.trim() === "";
+  showChoices();
+  $("leaves").textContent = leaves();
+}
+
+function showConnection() {
+  const model = connection.welcome?.models.find(({ id }) => id === $("model").value);
+  const trip = connection.roundTripMs === null ? "" : ` · ${connection.roundTripMs.toFixed(0)} ms away`;
+  const words = {
+    idle: key === "" ? "Not connected" : "At rest",
+    connecting: "Connecting …",
+    open: model ? `${model.id}${trip}` : "Connected",
+    waiting: `${connection.problem} Trying again …`,
+    refused: "Not admitted",
+  };
+  $("connection").dataset.state = connection.state;
+  // A status region speaks whenever it is written to: only when it changed.
+  if ($("connection-text").textContent !== words[connection.state]) $("connection-text").textContent = words[connection.state];
+  $("key-hint").toggleAttribute("data-problem", connection.state === "refused");
+  if (connection.state === "refused") $("key-hint").textContent = connection.problem;
+}
+
+function showModels() {
+  const models = connection.welcome?.models ?? [];
+  const ids = models.map(({ id }) => id);
+  const shown = [...$("model").options].map(({ value }) => value);
+  if (ids.join("\n") !== shown.join("\n")) $("model").replaceChildren(...ids.map((id) => make("option", { value: id }, id)));
+  $("model").parentElement.hidden = ids.length < 2;
+}
+
+function showChoices() {
+  const { drafter, policy, temperature, maxTokens } = settings();
+  const way = { ngram: `n-gram drafts · ${policy}`, none: "no drafts", cloud: "cloud only" }[drafter];
+  $("settings-button").textContent = `${way} · T ${temperature} · ${maxTokens} tokens`;
+  $("policy").disabled = drafter !== "ngram";
+}
+
+/** What a person should know before asking, and nothing that isn't so. */
+function leaves() {
+  const what =
+    $("drafter").value === "cloud"
+      ? "Your messages go to the gateway as text, and the answer comes from it."
+      : "Your messages go to the gateway as text, drafts as token ids: it can read both. Drafting here saves time, it hides nothing.";
+  const sent = chat.bytesUp ? ` Sent by this tab: ${bytes(chat.bytesUp).join(" ")}, received: ${bytes(chat.bytesDown).join(" ")}.` : "";
+  return what + sent;
+}
+
+function ask(question) {
+  if (chat.busy || question.trim() === "" || $("model").value === "") return;
+  chat.ask(question.trim(), settings());
+  $("question").value = "";
+  follow(true);
+}
+
+/** Stay at the end while the answer grows, unless the reader has gone up. */
+let following = true;
+function follow(always = false) {
+  if (always) following = true;
+  if (following) window.scrollTo({ top: document.documentElement.scrollHeight });
+}
+
+function listen() {
+  $("composer").addEventListener("submit", (event) => {
+    event.preventDefault();
+    ask($("question").value);
+  });
+  $("question").addEventListener("keydown", (event) => {
+    if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+    event.preventDefault();
+    ask($("question").value);
+  });
+  $("question").addEventListener("input", refresh);
+  $("stop").addEventListener("click", () => chat.stop());
+  document.addEventListener("keydown", (event) => event.key === "Escape" && chat.stop());
+  $("key-form").addEventListener("submit", (event) => {
+    event.preventDefault();
+    admit($("key").value.trim());
+  });
+  $("settings-button").addEventListener("click", () => {
+    $("settings").hidden = !$("settings").hidden;
+    $("settings-button").setAttribute("aria-expanded", String(!$("settings").hidden));
+  });
+  $("settings").addEventListener("change", () => {
+    localStorage.setItem(SETTINGS, JSON.stringify(settings()));
+    refresh();
+  });
+  $("theme").addEventListener("click", nextTheme);
+  window.addEventListener("online", () => connection.hurry());
+  window.addEventListener("hashchange", () => admit(takeKey(location, history, sessionStorage)));
+  window.addEventListener("scroll", () => {
+    const { scrollTop, scrollHeight, clientHeight } = document.documentElement;
+    following = scrollHeight - scrollTop - clientHeight < 80;
+    document.querySelector(".bar").toggleAttribute("data-scrolled", scrollTop > 4);
+  }, { passive: true });
+  new ResizeObserver(() => follow()).observe($("turns"));
+}
+
+function admit(given) {
+  if (given === "") return;
+  key = given;
+  connection.close();
+  connection.connect().then(
+    () => {
+      keepKey(sessionStorage, key);
+      $("question").focus();
+    },
+    (refused) => refused.key && forgetKey(sessionStorage),
+  );
+}
+
+function restore() {
+  const kept = JSON.parse(localStorage.getItem(SETTINGS) ?? "{}");
+  const fields = { drafter: "drafter", policy: "policy", temperature: "temperature", length: "maxTokens" };
+  for (const [id, name] of Object.entries(fields)) {
+    const value = String(kept[name] ?? "");
+    if ([...$(id).options].some((option) => option.value === value)) $(id).value = value;
+  }
+  setTheme(localStorage.getItem("paceline.theme") ?? "system");
+}
+
+function nextTheme() {
+  const names = Object.keys(THEMES);
+  setTheme(names[(names.indexOf(document.documentElement.dataset.theme ?? "system") + 1) % names.length]);
+}
+
+function setTheme(name) {
+  if (name === "system") delete document.documentElement.dataset.theme;
+  else document.documentElement.dataset.theme = name;
+  $("theme").setAttribute("aria-label", `Colours: ${THEMES[name] ?? name}`);
+  localStorage.setItem("paceline.theme", name);
+}
+
+function suggest() {
+  for (const [title, detail, question] of SUGGESTIONS) {
+    const button = make("button", { type: "button" });
+    button.append(make("strong", {}, title), make("span", {}, detail));
+    button.addEventListener("click", () => ask(question));
+    const item = make("li");
+    item.append(button);
+    $("suggestions").append(item);
+  }
+}
+
+restore();
+suggest();
+listen();
+refresh();
+if (key !== "") admit(key);

@@ -1,0 +1,237 @@
+/**
+ * One hybrid answer: drafts ahead of the cloud's commits, reconciles when they land, and resumes over lost connections. All
+ * decisions are DraftingSession's; this file moves frames and keeps the drafter in step.
+ *
+ *     opening ──► live ⇄ away (socket lost) ──► resuming ──► live …
+ *        └────────────┴──────────── ended
+ *
+ * When the gateway no longer knows the stream (restarted, or its grace time is over), the device carries it: `open` with the
+ * ids committed so far, seed and choice. The output goes on token for token.
+ */
+
+import { acceptanceRate, Figures } from "./figures.js";
+import { Pieces } from "./pieces.js";
+import { ProtocolError } from "./protocol/errors.js";
+import { DraftingSession } from "./protocol/drafting.js";
+
+/** A drafter that answers at once sends what it has in one frame; `sync` is a window of one block. */
+const SYNC_WINDOW = 8;
+
+/** @typedef {"accepted" | "corrected" | "cloud"} Origin */
+
+export class HybridStream {
+  id = -1;
+  state = "opening";
+  #connection;
+  #drafter;
+  #request;
+  #view;
+  #now;
+  #continuation = null;
+  #opened = null;
+  #drafting = false;
+  #revision = 0;
+  #repairs = [];
+  #resuming = false;
+
+  /**
+   * @param {{connection: object, drafter: object, request: object, view: object, now?: () => number}} options `request`: model,
+   *   messages, sampling (with seed), max_tokens, policy; `view` gets pending, committed, away, back and ended
+   */
+  constructor({ connection, drafter, request, view, now = () => performance.now() }) {
+    this.#connection = connection;
+    this.#drafter = drafter;
+    this.#request = request;
+    this.#view = view;
+    this.#now = now;
+    this.pieces = new Pieces();
+    this.figures = new Figures(now());
+    this.session = new DraftingSession({ stream: 0, block: Number.MAX_SAFE_INTEGER });
+  }
+
+  get alpha() {
+    return acceptanceRate(this.session.stats);
+  }
+
+  start() {
+    this.#connection.attach(this);
+  }
+
+  /** Ask the cloud to stop; what was committed stays. Ends at once here, whether or not the cloud can hear it. */
+  cancel() {
+    if (this.state === "ended") return;
+    this.#send({ type: "cancel", stream: this.id });
+    this.#end({ reason: "cancelled", usage: null, message: "" });
+  }
+
+  connected() {
+    if (this.#opened === null) this.#open();
+    else this.#resume();
+  }
+
+  disconnected() {
+    if (this.state === "ended") return;
+    this.state = "away";
+    this.#connection.renumber(this);
+    this.#view.away();
+  }
+
+  failed(message) {
+    this.#end({ reason: "error", usage: null, message });
+  }
+
+  receive(frame, bytes) {
+    if (this.state === "ended") return;
+    this.figures.bytesDown += bytes;
+    try {
+      this.#handlers[frame.type]?.(frame);
+    } catch (error) {
+      if (!(error instanceof ProtocolError)) throw error;
+      this.#send({ type: "cancel", stream: this.id });
+      this.failed(`The gateway broke the protocol: ${error.message}.`);
+    }
+  }
+
+  #handlers = {
+    opened: (frame) => this.#onOpened(frame),
+    commit: (frame) => this.#onCommit(frame),
+    window: (frame) => {
+      this.session.widen(frame);
+      this.#draft();
+    },
+    finish: (frame) => this.#onFinish(frame),
+    error: (frame) => this.#onError(frame),
+  };
+
+  #open() {
+    this.state = "opening";
+    const { prompt, messages } = this.#opened?.prompt.length
+      ? { prompt: this.#opened.prompt, messages: [] }
+      : { prompt: [], messages: this.#request.messages };
+    const committed = this.session.ledger.tokens;
+    this.#send({ type: "open", text: true, ...this.#request, prompt, messages, committed, stream: this.id });
+  }
+
+  #resume() {
+    this.state = "resuming";
+    this.#resuming = true;
+    this.#send({ type: "resume", stream: this.id, token: this.#opened.resume, held: this.session.head });
+  }
+
+  #onOpened(frame) {
+    const again = this.#opened !== null;
+    this.session.opened(frame, { resumed: again });
+    this.session.limit = this.#limit();
+    const prompt = frame.prompt.length ? frame.prompt : (this.#opened?.prompt ?? []);
+    this.#opened = { ...frame, prompt };
+    this.#resuming = false;
+    this.state = "live";
+    this.pieces.learnPrompt(frame.prompt, frame.pieces);
+    this.#continuation ??= this.#drafter.begin(prompt, { committed: [], sampling: this.#request.sampling });
+    if (again) this.#view.back();
+    this.#draft();
+  }
+
+  #onCommit(frame) {
+    const change = this.session.commit(frame);
+    if (change.feed.length > 0) {
+      this.#revision += 1;
+      this.#repairs.push({ keep: change.keep, feed: change.feed });
+    }
+    this.figures.arrived(change.committed.length, this.#now());
+    // What overlaps was shown before; its text comes again with it.
+    const texts = this.pieces.split(frame).slice(frame.tokens.length - change.committed.length);
+    const pieces = texts.map((text, i) => ({ text, origin: originOf(i, change, frame.drafted) }));
+    this.#view.committed(pieces, { agreed: change.agreed, rolledBack: this.#texts(change.rolledBack) });
+    this.#view.pending(this.#texts(this.session.tail));
+    this.#draft();
+  }
+
+  #onFinish(frame) {
+    this.session.finished(frame);
+    this.#end({ reason: frame.reason, usage: frame.usage, keptBytes: frame.kept_bytes, message: "" });
+  }
+
+  #onError(frame) {
+    if (frame.code === "draft_refused") {
+      this.session.refused(frame);
+      this.#draft();
+    } else if (this.#resuming && frame.code === "unknown_resume") {
+      this.#resuming = false;
+      this.#connection.renumber(this);
+      this.#open();
+    } else if (frame.final) {
+      this.#end({ reason: "error", usage: null, message: frame.message || frame.code, retryAfterS: frame.retry_after_s });
+    }
+  }
+
+  /**
+   * The one place that touches the drafter, so that its calls never overlap though each may take a while. A commit that comes
+   * in meanwhile leaves a repair here and makes the proposal under way void.
+   */
+  async #draft() {
+    if (this.#drafting || this.#continuation === null) return;
+    this.#drafting = true;
+    const drafted = [];
+    while (this.state !== "ended") {
+      for (const { keep, feed } of this.#repairs.splice(0)) {
+        this.#continuation.rollback(keep);
+        this.#continuation.feed(feed);
+      }
+      if (!this.session.wantsDraft) break;
+      const revision = this.#revision;
+      const proposal = await this.#continuation.propose();
+      if (this.state === "ended") break;
+      if (revision !== this.#revision) {
+        drafted.length = 0;
+        continue;
+      }
+      if (proposal === null) break;
+      this.session.draft(proposal.token);
+      drafted.push(proposal.token);
+      this.#sendBlock(false);
+    }
+    this.#drafting = false;
+    if (this.state === "ended") return;
+    if (drafted.length > 0) this.#view.pending(this.#texts(this.session.tail));
+    this.#sendBlock(true);
+  }
+
+  /** All of a tail travels in one frame, so no frame may hold less. */
+  #limit() {
+    const frame = this.#connection.welcome.limits.draft_tokens;
+    return this.#request.policy === "sync" ? Math.min(SYNC_WINDOW, frame) : frame;
+  }
+
+  #sendBlock(flush) {
+    if (this.state !== "live") return; // after `opened` all of the tail is sent
+    const block = this.session.nextBlock({ flush });
+    if (block !== null) this.#send(block);
+  }
+
+  #send(frame) {
+    this.figures.bytesUp += this.#connection.send(frame);
+  }
+
+  #texts(tokens) {
+    return tokens.map((token) => this.pieces.of(token));
+  }
+
+  #end(outcome) {
+    if (this.state === "ended") return;
+    this.state = "ended";
+    this.#connection.detach(this);
+    this.#continuation?.close();
+    this.#view.ended(outcome);
+  }
+}
+
+/**
+ * Where the i-th new token of a commit came from. `drafted` were verified in time; a draft that agrees but came too late is the
+ * cloud's own work, and the token that stands where a draft was rolled back is a correction.
+ * @returns {Origin}
+ */
+export function originOf(index, change, drafted) {
+  if (index < Math.min(drafted, change.agreed)) return "accepted";
+  return index === change.agreed && change.rolledBack.length > 0 ? "corrected" : "cloud";
+}
