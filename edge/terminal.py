@@ -26,6 +26,7 @@ from rich.text import Text
 
 from edge.figures import Figures
 from edge.models import Progress
+from edge.privacy import Disclosure
 
 _VANISHES_S: Final = 0.35
 """How long drafts that were rolled back stay, struck through: long enough to be seen."""
@@ -243,3 +244,26 @@ def model_progress(console: Console) -> Iterator[Progress]:
             bars.update(tasks[what], completed=done)  # type: ignore[arg-type]
 
         yield report
+
+
+def disclosures_report(disclosures: Sequence[Disclosure], path: str) -> Text:
+    """What left the device, request by request: counts, bytes, and the text it decodes to."""
+    if not disclosures:
+        return Text(f"Nothing has left this device, as far as {path} says.")
+    report = Text()
+    for disclosure in disclosures:
+        sent, over = disclosure.sent, disclosure.over
+        report.append(f"{sent.at}  {sent.gateway}  {sent.model}\n", style="bold")
+        prompt = f"{sent.tokens} prompt tokens" if sent.tokens is not None else "the messages as text"
+        rest = f"{over.draft_tokens} draft tokens, {over.bytes_up} bytes up" if over else "interrupted, or not over yet"
+        report.append(f"  {sent.route}, privacy {sent.mode}: {prompt}, {rest}\n", style="dim")
+        report.append(f"{_indented(sent.text)}\n")
+        if over and over.drafts:
+            report.append("  drafts:\n", style="dim")
+            report.append(f"{_indented(over.drafts)}\n")
+    report.rstrip()
+    return report
+
+
+def _indented(text: str) -> str:
+    return "\n".join(f"  │ {line}" for line in text.splitlines())

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from edge.config import DeviceSettings, http_url, websocket_url
+from edge.config import DeviceSettings, gateway_url
 
 
 @pytest.fixture(autouse=True)
@@ -15,29 +15,24 @@ def _no_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("typed", "websocket", "http"),
+    ("typed", "root"),
     [
-        ("http://127.0.0.1:8000", "ws://127.0.0.1:8000/v1/verify", "http://127.0.0.1:8000"),
-        ("https://llm.example.org/", "wss://llm.example.org/v1/verify", "https://llm.example.org"),
-        ("wss://llm.example.org/v1/verify", "wss://llm.example.org/v1/verify", "https://llm.example.org"),
-        (
-            "https://llm.example.org/paceline/v1",
-            "wss://llm.example.org/paceline/v1/verify",
-            "https://llm.example.org/paceline",
-        ),
-        ("localhost:9000", "ws://localhost:9000/v1/verify", "http://localhost:9000"),
-        ("http://[::1]:8000", "ws://[::1]:8000/v1/verify", "http://[::1]:8000"),
+        ("http://127.0.0.1:8000", "http://127.0.0.1:8000"),
+        ("https://llm.example.org/", "https://llm.example.org"),
+        ("wss://llm.example.org/v1/verify", "https://llm.example.org"),
+        ("https://llm.example.org/paceline/v1", "https://llm.example.org/paceline"),
+        ("localhost:9000", "http://localhost:9000"),
+        ("http://[::1]:8000", "http://[::1]:8000"),
     ],
 )
-def test_one_address_serves_both_routes(typed: str, websocket: str, http: str) -> None:
-    assert websocket_url(typed) == websocket
-    assert http_url(typed) == http
+def test_any_address_of_a_gateway_will_do(typed: str, root: str) -> None:
+    assert gateway_url(typed) == root
 
 
 @pytest.mark.parametrize("typed", ["", "ftp://example.org", "http://"])
 def test_what_is_no_gateway_is_refused(typed: str) -> None:
     with pytest.raises(ValueError, match="address of a gateway"):
-        websocket_url(typed)
+        gateway_url(typed)
 
 
 def test_a_gateway_on_this_machine_lends_its_first_key(tmp_path: Path) -> None:

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from edge.privacy import Disclosure, DisclosureLog, NotYet, Over, Prompt, require_available
+from edge.privacy import Disclosure, DisclosureLog, NotYet, Over, Prompt, Recorder, require_available
+from edge.protocol.frames import Cancel, Draft, EdgeFrame, Message, Open, Ping, edge_codec
 
 
 def prompt(number: int, text: str = "<|im_start|>user\nhello") -> Prompt:
@@ -77,3 +78,65 @@ def test_a_mode_that_does_not_exist_is_refused(mode: str) -> None:
 @pytest.mark.parametrize("mode", ["full", "local"])
 def test_the_others_are_taken(mode: str) -> None:
     require_available(mode)
+
+
+def recorder(log: DisclosureLog, *, tokenizer: bool = True) -> Recorder:
+    ids = iter("abcdef")
+    return Recorder(
+        log,
+        gateway="http://gateway",
+        mode="full",
+        now=lambda: "2026-01-02T03:04:05Z",
+        new_id=lambda: next(ids),
+        piece=(lambda token: bytes([token])) if tokenizer else None,
+    )
+
+
+def test_what_the_socket_sends_is_what_is_recorded(tmp_path: Path) -> None:
+    log = DisclosureLog(tmp_path / "d.jsonl")
+    record = recorder(log)
+    frames: list[EdgeFrame] = [
+        Open(0, "m", prompt=tuple(b"secret")),
+        Draft(0, 0, 0, tuple(b" no")),
+        Draft(0, 1, 1, tuple(b"body")),
+        Cancel(0),
+    ]
+    codec = edge_codec()
+    record.observe(Ping(1), 9)
+    record.observe(frames[0], len(codec.encode(frames[0])))
+    assert log.read()[0].sent.text == "secret", "on record before the socket has it"
+    assert log.read()[0].sent.tokens == 6
+    for frame in frames[1:]:
+        record.observe(frame, len(codec.encode(frame)))
+    record.over()
+    over = log.read()[0].over
+    assert over == Over("a", sum(len(codec.encode(f)) for f in frames), 7, " nobody")
+
+
+def test_a_stream_opened_anew_has_left_anew_with_what_it_carries(tmp_path: Path) -> None:
+    log = DisclosureLog(tmp_path / "d.jsonl")
+    record = recorder(log)
+    record.observe(Open(0, "m", prompt=tuple(b"ask")), 20)
+    record.observe(Open(1, "m", prompt=tuple(b"ask"), committed=tuple(b" and")), 25)
+    record.over()
+    assert [(d.sent.text, d.over and d.over.bytes_up) for d in log.read()] == [("ask", 20), ("ask and", 25)]
+
+
+def test_without_a_tokenizer_messages_are_text_and_drafts_are_ids(tmp_path: Path) -> None:
+    log = DisclosureLog(tmp_path / "d.jsonl")
+    record = recorder(log, tokenizer=False)
+    record.observe(Open(0, "m", messages=(Message("user", "hello"),)), 20)
+    record.observe(Draft(0, 0, 0, (5, 6)), 7)
+    record.over()
+    (disclosure,) = log.read()
+    assert (disclosure.sent.tokens, disclosure.sent.text) == (None, "user: hello")
+    assert disclosure.over == Over("a", 27, 2, "token ids 5 6")
+
+
+def test_a_cloud_only_question_is_recorded_too(tmp_path: Path) -> None:
+    log = DisclosureLog(tmp_path / "d.jsonl")
+    over = recorder(log).asked("m", [Message("system", "be brief"), Message("user", "hello")])
+    assert log.read()[0] == Disclosure(log.read()[0].sent, None)
+    assert log.read()[0].sent.text == "system: be brief\nuser: hello"
+    over(321)
+    assert log.read()[0].over == Over("a", 321, 0, "")

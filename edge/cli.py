@@ -1,0 +1,204 @@
+"""`paceline-edge`: ask, look and keep house on a device. Wiring only: a command imports what it needs when it runs."""
+
+from __future__ import annotations
+
+import sys
+from enum import StrEnum
+from importlib.metadata import PackageNotFoundError
+from importlib.metadata import version as installed_version
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NoReturn
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from edge.config import DeviceSettings
+
+app = typer.Typer(
+    name="paceline-edge",
+    help="Answers from a large model in the cloud, drafted ahead on this device.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+models_app = typer.Typer(help="Model files on this device.", no_args_is_help=True)
+app.add_typer(models_app, name="models")
+
+
+class PolicyOption(StrEnum):
+    eager = "eager"
+    hold = "hold"
+    auto = "auto"
+    sync = "sync"
+
+
+class DrafterOption(StrEnum):
+    llama = "llama"
+    ngram = "ngram"
+    none = "none"
+
+
+class PrivacyOption(StrEnum):
+    full = "full"
+    redacted = "redacted"
+    draft_only = "draft_only"
+    local = "local"
+
+
+Url = Annotated[str | None, typer.Option("--url", help="The gateway's address.", show_default=False)]
+Key = Annotated[str | None, typer.Option("--key", help="API key. [env: PACELINE_API_KEY]", show_default=False)]
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON object instead of text for people.")]
+
+
+def main() -> None:
+    """Entry point; an interrupt ends it without a traceback."""
+    try:
+        app()
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+@app.command()
+def chat(
+    question: Annotated[str | None, typer.Argument(help="What to ask; without it, a conversation.")] = None,
+    url: Url = None,
+    key: Key = None,
+    model: Annotated[str | None, typer.Option(help="The target model's id.", show_default=False)] = None,
+    policy: Annotated[PolicyOption | None, typer.Option(help="What the cloud does when no draft has come.")] = None,
+    drafter: Annotated[DrafterOption | None, typer.Option(help="What drafts on this device.")] = None,
+    draft_model: Annotated[str | None, typer.Option(help="GGUF file, or its name in the model cache.")] = None,
+    max_tokens: Annotated[int | None, typer.Option(min=1, help="Longest answer.")] = None,
+    temperature: Annotated[float, typer.Option(min=0, max=100)] = 0.0,
+    top_p: Annotated[float, typer.Option(min=0.0001, max=1)] = 1.0,
+    seed: Annotated[int | None, typer.Option(min=0, help="The same seed gives the same answer.")] = None,
+    privacy: Annotated[PrivacyOption | None, typer.Option(help="What may leave this device.")] = None,
+    compare: Annotated[bool, typer.Option("--compare", help="Ask cloud-only as well; figures side by side.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Ask a question, or hold a conversation; every token is coloured by where it came from."""
+    from edge.chat import Wishes, run_chat
+
+    settings = _settings(
+        url=url,
+        api_key=key,
+        model=model,
+        policy=policy and policy.value,
+        drafter=drafter and drafter.value,
+        draft_model=draft_model,
+        privacy=privacy and privacy.value,
+    )
+    wishes = Wishes(
+        max_tokens=max_tokens, temperature=temperature, top_p=top_p, seed=seed, compare=compare, as_json=as_json
+    )
+    raise typer.Exit(run_chat(settings, wishes, question))
+
+
+@app.command()
+def doctor(url: Url = None, key: Key = None, as_json: AsJson = False) -> None:
+    """Check what is installed and reachable, measure, and say whether drafting pays here."""
+    from edge.doctor import run_doctor
+
+    raise typer.Exit(run_doctor(_settings(url=url, api_key=key), as_json=as_json))
+
+
+@app.command()
+def disclosures(
+    last: Annotated[int | None, typer.Option(min=0, help="Only the last so many requests.")] = None,
+    clear: Annotated[bool, typer.Option("--clear", help="Delete the log.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """What has left this device, request by request."""
+    import msgspec
+
+    from edge.privacy import DisclosureLog
+    from edge.terminal import disclosures_report
+
+    log = DisclosureLog(_settings().state() / "disclosures.jsonl")
+    if clear:
+        log.clear()
+        typer.echo(f"Deleted {log.path}.", err=as_json)
+    found = log.read(last)
+    if as_json:
+        typer.echo(msgspec.json.encode({"path": str(log.path), "disclosures": found}).decode())
+    elif not clear:
+        _console().print(disclosures_report(found, str(log.path)))
+
+
+@models_app.command("pull")
+def models_pull(
+    target: Annotated[bool, typer.Option("--target/--draft-only", help="Also make the F16 target.")] = True,
+    directory: Annotated[Path | None, typer.Option("--to", help="Model cache.", show_default=False)] = None,
+) -> None:
+    """Bring the embedded pair (SmolLM2-135M-Instruct: 4-bit draft, F16 target) into the model cache."""
+    from edge.models import ModelError, ensure
+    from edge.terminal import model_progress
+
+    console = _console()
+    try:
+        with model_progress(console) as progress:
+            files = ensure(directory or _settings().model_dir, target=target, progress=progress)
+    except ModelError as error:
+        _fail(str(error))
+    for file in (files.draft, files.target) if target else (files.draft,):
+        console.print(f"{file}", highlight=False, soft_wrap=True)
+
+
+@models_app.command("list")
+def models_list(as_json: AsJson = False) -> None:
+    """Model files in the cache."""
+    import msgspec
+
+    directory = _settings().model_dir.expanduser()
+    files = sorted(directory.glob("*.gguf")) if directory.is_dir() else []
+    if as_json:
+        listed = [{"name": file.name, "bytes": file.stat().st_size} for file in files]
+        typer.echo(msgspec.json.encode({"directory": str(directory), "models": listed}).decode())
+        return
+    typer.echo(
+        f"{directory}:" if files else f"{directory} holds no models. `paceline-edge models pull` gets the default."
+    )
+    for file in files:
+        typer.echo(f"  {file.stat().st_size / 1e6:8.1f} MB  {file.name}")
+
+
+@app.command()
+def version() -> None:
+    """Print the version."""
+    try:
+        typer.echo(f"paceline {installed_version('paceline')}")
+    except PackageNotFoundError:
+        typer.echo("paceline, not installed")
+
+
+def _settings(**given: object) -> DeviceSettings:
+    """The settings, with what the command line gave in front. Ends the program with a sentence if one is wrong."""
+    from pydantic import ValidationError
+
+    from edge.config import DeviceSettings, gateway_url
+
+    try:
+        settings = DeviceSettings(**{name: value for name, value in given.items() if value is not None})  # type: ignore[arg-type]
+        gateway_url(settings.url)
+    except ValidationError as error:
+        first = error.errors()[0]
+        _fail(f"Setting PACELINE_{'_'.join(map(str, first['loc'])).upper()}: {first['msg']}")
+    except ValueError as error:
+        _fail(str(error))
+    return settings
+
+
+def _console() -> Console:
+    from rich.console import Console
+
+    return Console()
+
+
+def _fail(message: str) -> NoReturn:
+    typer.secho(message, err=True, fg=typer.colors.RED)
+    raise typer.Exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,148 @@
+"""The gateway's OpenAI-compatible side, as a device uses it: which models there are, and an answer without any drafts.
+
+CloudError             the message says what to do
+├── Unreachable        no connection, or it broke
+├── KeyRefused         401 or 403
+└── Refused            any other error answer
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+import httpx2
+import msgspec
+
+from edge.errors import EdgeError, Unreachable
+from edge.protocol.frames import Message, ModelInfo, Sampling
+
+
+class Refused(EdgeError):
+    pass
+
+
+class KeyRefused(Refused):
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """What one chunk of a streamed answer brought."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The answer is whole."""
+
+    tokens: int
+    reason: str
+    bytes_up: int
+    """Of the request's body."""
+    bytes_down: int
+    """Of the answer's body, event-stream framing included."""
+
+
+class Cloud:
+    """A client for one gateway."""
+
+    def __init__(self, url: str, key: str, *, timeout_s: float = 30.0) -> None:
+        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        # An answer may pause for as long as the queue is long; a connection may not.
+        timeout = httpx2.Timeout(timeout_s, read=None)
+        self.url = url
+        self._http = httpx2.AsyncClient(base_url=url, headers=headers, timeout=timeout)
+
+    async def __aenter__(self) -> Cloud:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._http.aclose()
+
+    async def models(self) -> tuple[str, ...]:
+        """Ids of the models that this key may use."""
+        try:
+            response = await self._http.get("/v1/models")
+        except (httpx2.HTTPError, ssl.SSLError) as error:
+            raise Unreachable(_unreachable(self.url, error)) from error
+        if response.is_error:
+            raise _refusal(response.status_code, response.content)
+        return tuple(model["id"] for model in response.json()["data"])
+
+    async def answer(
+        self, messages: Sequence[Message], model: str, sampling: Sampling, max_tokens: int | None
+    ) -> AsyncIterator[Piece | Done]:
+        """Stream one answer; the last item is Done. Closing the iterator aborts the answer."""
+        body = msgspec.json.encode(_request(messages, model, sampling, max_tokens))
+        headers = {"Content-Type": "application/json"}
+        reason, tokens, down = "", 0, 0
+        try:
+            async with self._http.stream("POST", "/v1/chat/completions", content=body, headers=headers) as response:
+                if response.is_error:
+                    raise _refusal(response.status_code, await response.aread())
+                async for line in response.aiter_lines():
+                    down += len(line.encode()) + 1
+                    data = line.removeprefix("data:").strip()
+                    if not line.startswith("data:") or data == "[DONE]":
+                        continue
+                    chunk: dict[str, Any] = msgspec.json.decode(data)
+                    if "error" in chunk:
+                        raise Refused(str(chunk["error"].get("message", "the answer broke off")))
+                    tokens = (chunk.get("usage") or {}).get("completion_tokens", tokens)
+                    for choice in chunk.get("choices", ()):
+                        reason = choice.get("finish_reason") or reason
+                        if text := (choice.get("delta") or {}).get("content"):
+                            yield Piece(text)
+        except (httpx2.HTTPError, ssl.SSLError) as error:
+            raise Unreachable(_unreachable(self.url, error)) from error
+        yield Done(tokens, reason, len(body), down)
+
+
+def choose_model(models: Sequence[ModelInfo], wanted: str) -> ModelInfo:
+    """The model named, else the first that the drafter's vocabulary fits, else the first. Raises Refused."""
+    if not models:
+        raise Refused("The gateway has no model ready.")
+    if wanted:
+        for model in models:
+            if model.id == wanted:
+                return model
+        raise Refused(f"The gateway has no model {wanted!r}; it has {', '.join(m.id for m in models)}.")
+    return next((model for model in models if model.match), models[0])
+
+
+def _request(messages: Sequence[Message], model: str, sampling: Sampling, max_tokens: int | None) -> dict[str, object]:
+    request: dict[str, object] = {
+        "model": model,
+        "messages": [{"role": m.role, "content": m.content} for m in messages],
+        "temperature": sampling.temperature,
+        "top_p": sampling.top_p,
+        "stream": True,
+        "stream_options": {"include_usage": True},
+    }
+    if sampling.seed is not None:
+        request["seed"] = sampling.seed
+    if max_tokens is not None:
+        request["max_tokens"] = max_tokens
+    return request
+
+
+def _unreachable(url: str, error: Exception) -> str:
+    return f"No gateway answers at {url} ({error or type(error).__name__}). Is `paceline-gateway serve` running?"
+
+
+def _refusal(status: int, body: bytes) -> Refused:
+    """An OpenAI-shaped error answer as an exception."""
+    try:
+        message = str(msgspec.json.decode(body)["error"]["message"])
+    except (msgspec.DecodeError, KeyError, TypeError):
+        message = f"the gateway answered with HTTP status {status}"
+    if status in (401, 403):
+        return KeyRefused(f"The gateway refused the API key: {message}. Set PACELINE_API_KEY or give --key.")
+    return Refused(message)

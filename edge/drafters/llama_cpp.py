@@ -1,0 +1,164 @@
+"""A drafter that is a small language model, run by llama.cpp.
+
+Several streams share one context; each that drafts has a seat, a sequence of the KV cache:
+
+    cache   0            computed              len(tokens)
+            │ in the KV    │ fed, not computed   │
+            └──────── tokens: prompt + output ───┘
+
+1. `feed` and `rollback` only move these marks; `propose` runs the model over all not computed yet, in one batch.
+2. A rollback cuts the sequence where it is told to, so what is drafted next sees exactly the tokens that are left.
+3. A seat that is given back keeps its tokens. The next stream takes the seat that agrees longest with its prompt: the
+   turns of a conversation don't compute their history again.
+4. More streams than seats, or a full context: no drafts for that stream, and nothing else. Drafts are hints.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from msgspec.structs import replace
+from numpy.typing import NDArray
+
+from edge.drafters.base import Proposal
+from edge.llama import Context, ContextSettings, LlamaError, Model
+from edge.openai.vocabulary import Vocabulary
+from edge.protocol.frames import Sampling
+from edge.protocol.ledger import agreement
+from edge.protocol.sampling import Sampler
+
+
+@dataclass(slots=True)
+class _Seat:
+    sequence: int
+    tokens: list[int] = field(default_factory=list)
+    """What the KV cache holds of it."""
+    taken: bool = False
+
+
+class LlamaCppDrafter:
+    """`streams` seats of `context` tokens each."""
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        streams: int = 2,
+        context: int = 2048,
+        threads: int = 1,
+        progress: Callable[[float], None] | None = None,
+    ) -> None:
+        """Load the model: seconds, while `progress` is told the share that is loaded. Raises edge.llama.LlamaError."""
+        self._model = Model(path, progress=progress)
+        settings = ContextSettings(sequences=streams, tokens=streams * context, threads=threads)
+        try:
+            self._cache = Context(self._model, settings)
+        except LlamaError:
+            self._model.close()
+            raise
+        self._limit = context
+        self._batch = settings.batch_tokens
+        self._seats = [_Seat(sequence) for sequence in range(streams)]
+        self.name = path.stem
+        self.vocabulary: Vocabulary = self._model.vocabulary
+        self.fingerprint = self.vocabulary.fingerprint
+
+    def begin(
+        self,
+        prompt: Sequence[int],
+        sampling: Sampling,
+        *,
+        committed: Sequence[int] = (),
+        coupled: bool = True,
+    ) -> LlamaCppContinuation:
+        # Top-1 still honours penalties and bias: they change what the target picks, whatever the noise.
+        rule = sampling if coupled else replace(sampling, temperature=0.0)
+        sampler = Sampler(rule, self.vocabulary.size, prompt)
+        return LlamaCppContinuation(self, sampler, prompt, committed)
+
+    def close(self) -> None:
+        self._cache.close()
+        self._model.close()
+
+    def take_seat(self, tokens: Sequence[int]) -> _Seat | None:
+        """The free seat that holds the longest beginning of `tokens`."""
+        free = [seat for seat in self._seats if not seat.taken]
+        if not free:
+            return None
+        seat = max(free, key=lambda s: (agreement(s.tokens, tokens), -len(s.tokens)))
+        seat.taken = True
+        return seat
+
+    def logits(self, seat: _Seat, tokens: Sequence[int]) -> NDArray[np.float32] | None:
+        """Logits, (V,), behind `tokens`; a view until the next call. None: they don't fit the context."""
+        if not 0 < len(tokens) <= self._limit:
+            return None
+        # The last token is computed anew even if the cache has it: its logits are not kept.
+        kept = len(seat.tokens)
+        if kept >= len(tokens) or seat.tokens != tokens[:kept]:
+            kept = min(agreement(seat.tokens, tokens), len(tokens) - 1)
+            self._cache.remove(seat.sequence, kept)
+            del seat.tokens[kept:]
+        while len(seat.tokens) < len(tokens):
+            start = len(seat.tokens)
+            part = tokens[start : start + self._batch]
+            end = start + len(part)
+            wanted = [position == len(tokens) - 1 for position in range(start, end)]
+            self._cache.decode(part, range(start, end), [seat.sequence] * len(part), wanted)
+            seat.tokens.extend(part)
+        return self._cache.logits(0)
+
+
+class LlamaCppContinuation:
+    def __init__(
+        self, drafter: LlamaCppDrafter, sampler: Sampler, prompt: Sequence[int], committed: Sequence[int]
+    ) -> None:
+        self._drafter = drafter
+        self._sampler = sampler
+        self._ends = drafter.vocabulary.ends
+        self._tokens = list(prompt)
+        self._prompt_length = len(prompt)
+        self._seat: _Seat | None = None
+        self._closed = False
+        self.feed(committed)
+
+    def propose(self) -> Proposal | None:
+        output = len(self._tokens) - self._prompt_length
+        if self._closed or (output and self._tokens[-1] in self._ends):  # nothing comes behind an end
+            return None
+        self._seat = self._seat or self._drafter.take_seat(self._tokens)
+        logits = None if self._seat is None else self._drafter.logits(self._seat, self._tokens)
+        if logits is None:
+            return None
+        token = self._sampler.pick(logits, output)
+        confidence = probability(logits, token)
+        self._append(token)
+        return Proposal(token, confidence)
+
+    def rollback(self, length: int) -> None:
+        count = len(self._tokens) - self._prompt_length - length
+        if count > 0:
+            del self._tokens[self._prompt_length + length :]
+            self._sampler.pop(count)
+
+    def feed(self, tokens: Sequence[int]) -> None:
+        for token in tokens:
+            self._append(token)
+
+    def close(self) -> None:
+        if self._seat is not None:
+            self._seat.taken = False
+        self._seat = None
+        self._closed = True
+
+    def _append(self, token: int) -> None:
+        self._tokens.append(token)
+        self._sampler.push(token)
+
+
+def probability(logits: NDArray[np.float32], token: int) -> float:
+    """The softmax of logits, (V,), at `token`."""
+    return float(1.0 / np.exp(logits - logits[token], dtype=np.float64).sum())
