@@ -1,0 +1,114 @@
+"""A drafter without weights for tests, load tests and measurements: it knows what the scripted model (edge/script.py)
+will say, and is right where it is told to be.
+
+Whether the draft for a position is right depends on the position alone, so an event simulation can be run on the same
+pattern. "Right" means: what the target would pick behind the same context; behind a wrong draft that is another text.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Sequence
+
+from edge.drafters.base import Proposal
+from edge.openai.vocabulary import Vocabulary
+from edge.protocol.frames import Sampling
+from edge.protocol.sampling import Sampler
+from edge.script import Script
+
+Pattern = Callable[[int], bool]
+"""Whether the draft for an output position is right."""
+
+_WRONG = ord("?")  # hardly ever the script's own word, and it ends nothing
+
+
+def right_with(acceptance_rate: float, seed: int = 0) -> Pattern:
+    """Right with this probability (0 to 1), each position by a hash of its own."""
+
+    def right(position: int) -> bool:
+        digest = hashlib.blake2b(f"{seed}/{position}".encode(), digest_size=8).digest()
+        return int.from_bytes(digest) < acceptance_rate * 2.0**64
+
+    return right
+
+
+def repeating(pattern: Sequence[bool]) -> Pattern:
+    """Position i is right if pattern[i % len(pattern)]."""
+    return lambda position: pattern[position % len(pattern)]
+
+
+class ScriptedDrafter:
+    """`draft_s`: seconds that a token takes, passed to `sleep`."""
+
+    name = "scripted"
+
+    def __init__(
+        self,
+        script: Script,
+        right: Pattern,
+        *,
+        draft_s: float = 0.0,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self.vocabulary: Vocabulary | None = script.vocabulary
+        self.fingerprint = script.vocabulary.fingerprint
+        self._script = script
+        self._right = right
+        self._draft_s = draft_s
+        self._sleep = sleep
+
+    def begin(
+        self,
+        prompt: Sequence[int],
+        sampling: Sampling,
+        *,
+        committed: Sequence[int] = (),
+        coupled: bool = True,
+    ) -> ScriptedContinuation:
+        """It always knows the target's noise: `coupled` changes nothing."""
+        continuation = ScriptedContinuation(self._script, self._right, self._wait, prompt, sampling)
+        continuation.feed(committed)
+        return continuation
+
+    def close(self) -> None:
+        pass
+
+    def _wait(self) -> None:
+        if self._draft_s:
+            self._sleep(self._draft_s)
+
+
+class ScriptedContinuation:
+    def __init__(
+        self, script: Script, right: Pattern, wait: Callable[[], None], prompt: Sequence[int], sampling: Sampling
+    ) -> None:
+        self._script = script
+        self._right = right
+        self._wait = wait
+        self._key = script.key(prompt)
+        self._previous = prompt[-1]
+        self._sampler = Sampler(sampling, script.vocabulary.size, prompt)
+        self._output: list[int] = []
+
+    def propose(self) -> Proposal | None:
+        self._wait()
+        position = len(self._output)
+        previous = self._output[-1] if self._output else self._previous
+        token = self._sampler.pick(self._script.logits(self._key, position, previous), position)
+        if not self._right(position):
+            token = _WRONG if token != _WRONG else ord("!")
+        self.feed([token])
+        return Proposal(token, 1.0)
+
+    def rollback(self, length: int) -> None:
+        self._sampler.pop(len(self._output) - length)
+        del self._output[length:]
+
+    def feed(self, tokens: Sequence[int]) -> None:
+        for token in tokens:
+            self._sampler.push(token)
+        self._output.extend(tokens)
+
+    def close(self) -> None:
+        self._output.clear()

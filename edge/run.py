@@ -1,0 +1,270 @@
+"""One stream being run: the drafter never waits for the cloud, nor the cloud for the drafter.
+
+Two things happen at once. Commits arrive on the event loop and are applied as they come; and the drafter, in its worker
+thread, proposes token after token behind what was known when it began the last one. They meet here:
+
+- A commit that agrees with the tail leaves the drafter alone: the next position to draft is where it was.
+- A commit that doesn't (a correction, or the drafter was overtaken) raises `_context`, so that a proposal in the making
+  is thrown away when it comes out, and lowers `_valid`, the length of output up to which the drafter's cache is right.
+  The next visit to the worker mends the cache from there: however many commits came meanwhile, it is one rollback and
+  one feed, of what the ledger holds by then.
+
+Whoever reads the events slowly stops the drafting, not the stream: with `_UNREAD` events unread drafting pauses, and
+commits merge into the last unread one. So memory is bounded by the output itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+
+from edge.connection import Connection
+from edge.drafters.base import Drafter, Proposal
+from edge.events import Committed, Drafted, Ended, Event, RolledBack
+from edge.generate import Generate
+from edge.meter import Meter
+from edge.openai.vocabulary import Vocabulary
+from edge.pacing import pace
+from edge.protocol.drafting import DraftingSession, Reconciliation
+from edge.protocol.frames import Commit, Finish, Open, Opened
+from edge.protocol.ledger import Ledger
+from edge.stream import Phase, Stream
+from edge.transcript import Transcript, origins
+from edge.worker import Desk, Mend, Worker
+
+log = logging.getLogger("paceline.edge.run")
+
+_UNREAD = 256
+_FIRST_EPOCH = 1
+"""A fresh mailbox is at epoch 0 and names 1 as the lowest that is safe: then what was sent ahead of `opened` counts."""
+
+
+class Run:
+    """A stream with its drafter and its reader. Everything but the `Desk` runs on the event loop."""
+
+    def __init__(
+        self,
+        request: Generate,
+        connection: Connection,
+        drafter: Drafter | None,
+        *,
+        vocabulary: Vocabulary | None,
+        worker: Worker,
+        clock: Callable[[], float],
+    ) -> None:
+        """`request.sampling.seed` is set."""
+        self._request = request
+        self._connection = connection
+        self._worker = worker
+        self._clock = clock
+        self._ends = vocabulary.ends if vocabulary is not None else frozenset()
+        self._transcript = Transcript(vocabulary, request.stop, min_tokens=request.min_tokens)
+        if vocabulary is not None:
+            self._transcript.skip(request.committed)
+        self._session = DraftingSession(0, epoch=_FIRST_EPOCH, ledger=Ledger(request.committed))
+        self._stream = Stream(_open(request, text=vocabulary is None), self._session, self)
+        self._meter = Meter(clock())
+        self._prompt = request.prompt
+        self._desk = None if drafter is None else Desk(drafter, clock)
+        self._drafting: asyncio.Task[None] | None = None
+        self._turn = 1
+        self._context = 0
+        self._valid: int | None = None
+        """None: the drafter's cache agrees with ledger and tail."""
+        self._exhausted = False
+        """The drafter has nothing to propose in this context."""
+        self._events: deque[Event] = deque()
+        self._failure: Exception | None = None
+        self._changed = asyncio.Event()
+        """Something changed that lets the drafting go on."""
+        self._unread = asyncio.Event()
+
+    def start(self) -> None:
+        """Raises what `Connection.open` raises."""
+        self._repace()
+        self._connection.open(self._stream)
+        if self._desk is not None:
+            self._drafting = asyncio.create_task(self._draft(self._desk))
+
+    async def next_event(self) -> Event:
+        """Raises what ended the stream, once all events before it have been read."""
+        while not self._events:
+            if self._failure is not None:
+                raise self._failure
+            self._unread.clear()
+            await self._unread.wait()
+        self._changed.set()
+        return self._events.popleft()
+
+    async def close(self) -> None:
+        """Leave the stream, cancelling it if it still runs. Idempotent."""
+        if self._stream.phase is not Phase.ENDED:
+            self._stream.cancel()
+            self._connection.wake(self._stream)
+        if self._drafting is not None:
+            self._drafting.cancel()
+            await asyncio.gather(self._drafting, return_exceptions=True)
+        if self._desk is not None:
+            self._worker.submit(self._desk.close)
+
+    # The drafter's side
+
+    async def _draft(self, desk: Desk) -> None:
+        try:
+            while not self._prompt:  # templated by the cloud: it comes with `opened`
+                await self._change()
+            committed, self._valid = tuple(self._session.ledger.tokens), None
+            request = self._request
+            await self._worker.run(partial(desk.begin, self._prompt, request.sampling, committed, request.coupled))
+            while True:
+                while (count := self._room()) == 0:
+                    await self._change()
+                context, mend = self._context, self._take_mend()
+                proposals, seconds = await self._worker.run(partial(desk.visit, mend, count))
+                self._proposed(context, proposals, count, seconds)
+        except Exception:  # drafts are hints: the stream goes on without
+            log.exception("the drafter failed; the stream goes on without drafts")
+            self._meter.drafter_failed = True
+            self._exhausted = True
+            self._flush()
+
+    async def _change(self) -> None:
+        self._changed.clear()
+        await self._changed.wait()
+
+    def _room(self) -> int:
+        """How many tokens to propose now."""
+        session = self._session
+        if self._exhausted or session.finish is not None or len(self._events) >= _UNREAD:
+            return 0
+        room = session.ahead - len(session.tail)
+        if self._request.max_tokens is not None:
+            room = min(room, self._request.max_tokens - session.end)
+        return max(0, min(room, self._turn))
+
+    def _take_mend(self) -> Mend | None:
+        keep, self._valid = self._valid, None
+        return None if keep is None else Mend(keep, tuple(self._session.ledger.tokens[keep:]))
+
+    def _proposed(self, context: int, proposals: list[Proposal], count: int, seconds: float) -> None:
+        self._meter.proposed(len(proposals), seconds)
+        if context != self._context or self._session.finish is not None:
+            self._meter.discarded += len(proposals)
+            return
+        start, tokens = self._session.end, list[int]()
+        for proposal in proposals:
+            self._session.draft(proposal.token)
+            tokens.append(proposal.token)
+            if proposal.token in self._ends:  # nothing can follow; if it is wrong, a commit says so
+                self._exhausted = True
+                break
+        self._meter.discarded += len(proposals) - len(tokens)
+        self._exhausted = self._exhausted or len(proposals) < count
+        if tokens:
+            confidences = tuple(proposal.confidence for proposal in proposals[: len(tokens)])
+            self._emit(Drafted(self._clock(), start, tuple(tokens), confidences))
+        self._flush()
+
+    def _flush(self) -> None:
+        """Send what there is to send: a partial block too, if drafting has stopped."""
+        self._stream.flush = self._room() == 0
+        self._connection.wake(self._stream)
+
+    # The cloud's side (edge.stream.Listener)
+
+    def opened(self, frame: Opened) -> None:
+        if not self._prompt:
+            self._prompt = frame.prompt
+        self._repace()
+        self._changed.set()
+
+    def committed(self, frame: Commit, change: Reconciliation) -> None:
+        new, now = change.committed, self._clock()
+        if not new:  # sent twice, or the text that had been withheld
+            self._transcript.add((), (), self._session.head, frame)
+            return
+        contradicted = bool(change.rolled_back)
+        self._meter.committed(now, len(new), change.agreed, contradicted, frame.step_us / 1e6)
+        if change.feed:
+            self._context += 1
+            self._exhausted = self._meter.drafter_failed
+            self._valid = change.keep if self._valid is None else min(self._valid, change.keep)
+        start = self._session.head - len(new)
+        kinds = origins(len(new), agreed=change.agreed, accepted=frame.drafted, contradicted=contradicted)
+        tokens = self._transcript.add(new, kinds, start, frame)
+        text = "".join(token.text for token in tokens)
+        self._emit(Committed(now, start, tokens, change.agreed, text, frame.logprobs[-len(new) :]))
+        if contradicted:
+            self._emit(RolledBack(now, change.keep, change.rolled_back))
+        self._repace()
+        self._changed.set()
+
+    def widened(self) -> None:
+        self._changed.set()
+
+    def finished(self, frame: Finish, left: tuple[int, ...]) -> None:
+        now = self._clock()
+        if left:
+            self._emit(RolledBack(now, self._session.head, left))
+        stats, traffic = self._session.stats, self._stream.traffic
+        figures = self._meter.figures(frame.usage, traffic)
+        measures = self._meter.measures(stats, traffic, self._connection.rtt_s, self._stream.attachments)
+        rest = self._transcript.end(frame.kept_bytes)
+        self._emit(Ended(now, frame.reason, rest, frame.usage, figures, measures))
+        self._changed.set()
+
+    def failed(self, error: Exception) -> None:
+        self._failure = error
+        self._exhausted = True
+        self._unread.set()
+
+    def _emit(self, event: Event) -> None:
+        last = self._events[-1] if len(self._events) >= _UNREAD else None
+        if isinstance(event, Committed) and isinstance(last, Committed):
+            self._events[-1] = _merged(last, event)
+        else:
+            self._events.append(event)
+        self._unread.set()
+
+    def _repace(self) -> None:
+        limits = self._connection.limits
+        chosen = pace(
+            self._meter.measured(self._connection.rtt_s),
+            self._request.policy or "eager",
+            bound=min(limits.held_tokens, limits.draft_tokens),
+            draft_length=self._request.draft_length,
+        )
+        self._session.limit, self._session.block, self._turn = chosen.window, chosen.block, chosen.turn
+
+
+def _open(request: Generate, *, text: bool) -> Open:
+    return Open(
+        0,
+        request.model,
+        prompt=request.prompt,
+        messages=request.messages,
+        sampling=request.sampling,
+        max_tokens=request.max_tokens,
+        min_tokens=request.min_tokens,
+        stop=request.stop,
+        policy=request.policy,
+        privacy=request.privacy,
+        logprobs=request.logprobs,
+        text=text,
+    )
+
+
+def _merged(first: Committed, second: Committed) -> Committed:
+    """As if both had come in one commit. `agreed` counts from the front: the second's only if all the first's did."""
+    whole = first.agreed == len(first.tokens)
+    return Committed(
+        second.at,
+        first.start,
+        first.tokens + second.tokens,
+        first.agreed + (second.agreed if whole else 0),
+        first.text + second.text,
+        first.logprobs + second.logprobs,
+    )
