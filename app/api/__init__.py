@@ -1,0 +1,1 @@
+"""The gateway's endpoints, a file for each family."""

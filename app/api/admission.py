@@ -1,0 +1,137 @@
+"""From what a peer asked to what an engine takes: all is checked here, and nothing is checked again behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import isfinite
+
+import msgspec
+
+from app.engine.base import Engine, Request
+from app.errors import BadRequest, ContextTooLong
+from app.tenants.service import TenantId
+from edge.openai import render
+from edge.openai.schemas import MAX_STOP_CHARACTERS, MAX_STOPS, ChatRequest
+from edge.protocol.errors import InvalidRequest
+from edge.protocol.frames import Message, ModelInfo, Open, Policy, Sampling
+
+
+def chat_requests(
+    chat: ChatRequest,
+    prompt: Sequence[int],
+    model: ModelInfo,
+    tenant: TenantId,
+    *,
+    id: str,  # noqa: A002
+    seed: int,
+) -> list[Request]:
+    """One request for each of the `n` choices. Raises ContextTooLong or BadRequest."""
+    room = model.context - len(prompt)
+    if room < 1:
+        raise ContextTooLong(
+            f"The prompt has {len(prompt)} tokens; the model's context holds {model.context}, answer included.",
+            param="messages",
+        )
+    if any(token >= model.vocabulary for token in chat.logit_bias or ()):
+        raise BadRequest(f"Token ids of this model are below {model.vocabulary}.", param="logit_bias")
+    # A limit past the context's end is no error: the answer ends there with `length`, as it would at the limit.
+    max_tokens = min(room, chat.limit or room)
+    if (chat.min_tokens or 0) > max_tokens:
+        raise BadRequest(f"min_tokens is above the {max_tokens} tokens that the answer may have.", param="min_tokens")
+    return [
+        Request(
+            id=f"{id}-{choice}",
+            tenant=tenant.id,
+            prompt=tuple(prompt),
+            sampling=render.sampling(chat, seed=seed, choice=choice),
+            max_tokens=max_tokens,
+            min_tokens=chat.min_tokens or 0,
+            stop=chat.stops,
+            logprobs=(chat.top_logprobs or 0) if chat.logprobs else None,
+        )
+        for choice in range(chat.n or 1)
+    ]
+
+
+def templated(frame: Open, engine: Engine) -> tuple[int, ...]:
+    """The prompt's ids; tokenises `messages` if that is what was sent (slow: call it in a thread). InvalidRequest."""
+    if bool(frame.prompt) == bool(frame.messages):
+        raise InvalidRequest("send either prompt or messages", stream=frame.stream)
+    if frame.prompt:
+        return frame.prompt
+    for message in frame.messages:
+        if message.role not in ("system", "developer", "user", "assistant"):
+            raise InvalidRequest(f"messages: unknown role {message.role[:20]!r}", stream=frame.stream)
+    return tuple(
+        engine.vocabulary.render(
+            [Message("system" if m.role == "developer" else m.role, m.content) for m in frame.messages]
+        )
+    )
+
+
+def stream_request(
+    frame: Open,
+    prompt: tuple[int, ...],
+    model: ModelInfo,
+    tenant: TenantId,
+    *,
+    id: str,  # noqa: A002
+    seed: int,
+    policy: Policy,
+    hold_s: float,
+) -> Request:
+    """The request of an `open`. Raises InvalidRequest, which names the field."""
+    fault = _fault(frame, prompt, model)
+    if fault is not None:
+        raise InvalidRequest(fault, stream=frame.stream)
+    room = model.context - len(prompt)
+    return Request(
+        id=id,
+        tenant=tenant.id,
+        prompt=prompt,
+        sampling=_seeded(frame.sampling, seed),
+        max_tokens=min(room, frame.max_tokens or room),
+        min_tokens=frame.min_tokens,
+        stop=frame.stop,
+        policy=frame.policy or policy,
+        hold_s=hold_s,
+        committed=frame.committed,
+        logprobs=frame.logprobs,
+    )
+
+
+def _fault(frame: Open, prompt: tuple[int, ...], model: ModelInfo) -> str | None:
+    sampling, vocabulary = frame.sampling, model.vocabulary
+    limit = min(model.context - len(prompt), frame.max_tokens or model.context)
+    numbers = (
+        sampling.temperature,
+        sampling.top_p,
+        sampling.min_p,
+        sampling.presence_penalty,
+        sampling.frequency_penalty,
+        sampling.repetition_penalty,
+        *(bias for _, bias in sampling.bias),
+    )
+    checks = (
+        (len(prompt) >= model.context, f"prompt: {len(prompt)} tokens don't fit a context of {model.context}"),
+        (max(prompt, default=0) >= vocabulary, f"prompt: token ids are below {vocabulary}"),
+        (max(frame.committed, default=0) >= vocabulary, f"committed: token ids are below {vocabulary}"),
+        (len(frame.committed) >= limit, f"committed: no room for output behind {len(frame.committed)} tokens"),
+        (bool(frame.committed) and sampling.seed is None, "sampling.seed: `committed` needs the seed it came of"),
+        (frame.min_tokens > limit, f"min_tokens: the output may have {limit} tokens"),
+        (any(token >= vocabulary for token, _ in sampling.bias), f"sampling.bias: token ids are below {vocabulary}"),
+        (not all(map(isfinite, numbers)), "sampling: numbers must be finite"),
+        (len(frame.stop) > MAX_STOPS, f"stop: at most {MAX_STOPS} strings"),
+        (
+            any(not 0 < len(s) <= MAX_STOP_CHARACTERS for s in frame.stop),
+            f"stop: 1 to {MAX_STOP_CHARACTERS} characters each",
+        ),
+        (frame.privacy == "draft_only", "privacy: draft_only isn't done yet"),
+    )
+    return next((message for wrong, message in checks if wrong), None)
+
+
+def _seeded(sampling: Sampling, seed: int) -> Sampling:
+    if sampling.seed is not None:
+        return sampling
+    return msgspec.structs.replace(sampling, seed=seed)

@@ -1,0 +1,175 @@
+"""`paceline-gateway`: serve, and the keys of those it serves."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable
+from importlib import metadata
+from typing import Annotated, Any, NoReturn, TypeVar
+
+import typer
+import uvicorn
+from pydantic import ValidationError
+from rich.console import Console
+from rich.table import Table
+
+from app.config import Settings
+from app.main import create_app
+from app.telemetry import configure_logging
+from app.tenants.repository import Repository, open_database
+from app.tenants.service import Tenants
+
+T = TypeVar("T")
+app = typer.Typer(no_args_is_help=True, add_completion=False, help="Paceline's cloud side: the gateway.")
+keys = typer.Typer(no_args_is_help=True, help="API keys.")
+app.add_typer(keys, name="keys")
+_STOP_S = 5
+"""How long Ctrl-C waits for open responses, seconds."""
+
+
+def main() -> None:
+    app()
+
+
+class Server(uvicorn.Server):
+    """Uvicorn, but HTTP answers in progress are ended when it stops, instead of waited for to their last token."""
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            host, port = self.servers[0].sockets[0].getsockname()[:2]
+            shown = f"[{host}]" if ":" in host else host
+            Console(stderr=True).print(f"Gateway on [bold]http://{shown}:{port}[/bold] (Ctrl-C stops it)")
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self.config.app.state.gateway.drain()  # type: ignore[union-attr]
+        await super().shutdown(sockets)
+
+
+def server(settings: Settings) -> Server:
+    """A server for the gateway that the settings describe; `run` it, or await `serve()`."""
+    return server_for(create_app(settings), settings)
+
+
+def server_for(application: Any, settings: Settings, **options: Any) -> Server:
+    config = uvicorn.Config(
+        application,
+        host=settings.host,
+        port=settings.port,
+        log_config=None,
+        access_log=False,
+        ws="websockets-sansio",
+        ws_per_message_deflate=False,  # costs latency, and commits are 20 bytes
+        ws_max_size=4 * settings.frame_bytes,
+        ws_ping_interval=20.0,
+        ws_ping_timeout=20.0,
+        timeout_graceful_shutdown=_STOP_S,
+        server_header=False,
+        **options,
+    )
+    return Server(config)
+
+
+@app.command()
+def serve(
+    host: Annotated[str | None, typer.Option(help="Address to listen on.")] = None,
+    port: Annotated[int | None, typer.Option(help="Port to listen on; 0: any free one.")] = None,
+    engine: Annotated[str | None, typer.Option(help="llama_cpp or scripted.")] = None,
+    model: Annotated[str | None, typer.Option(help="The target's GGUF: a path, or a file of the model cache.")] = None,
+    model_id: Annotated[str | None, typer.Option(help="The model's name in the API.")] = None,
+    threads: Annotated[int | None, typer.Option(help="CPU threads of the target.")] = None,
+    streams: Annotated[int | None, typer.Option(help="Streams in one step of the target.")] = None,
+    context: Annotated[int | None, typer.Option(help="Prompt and output of one stream, tokens.")] = None,
+) -> None:
+    """Start the gateway. Every setting can also be given as PACELINE_* or in .env; see .env.example."""
+    settings = _settings(
+        host=host,
+        port=port,
+        engine=engine,
+        target_model=model,
+        target_id=model_id,
+        target_threads=threads,
+        engine_streams=streams,
+        context=context,
+    )
+    if settings.engine == "llama_cpp" and not settings.target_path.is_file():
+        _fail(
+            f"There is no model file {settings.target_path}.\nGet the embedded pair with `paceline-edge models pull`,"
+            " name another file with --model, or try without a model: --engine scripted."
+        )
+    configure_logging(settings.log_format, settings.log_level)
+    try:
+        running = server(settings)
+    except ImportError as error:
+        _fail(f"The engine {settings.engine} needs {error.name}, which isn't installed: pip install 'paceline[llama]'.")
+    try:
+        running.run()
+    except KeyboardInterrupt:
+        return  # uvicorn has stopped cleanly, and then passes the signal on
+    if not running.started:
+        raise typer.Exit(3)
+
+
+@app.command()
+def version() -> None:
+    """Print the version."""
+    typer.echo(metadata.version("paceline"))
+
+
+@keys.command("create")
+def create_key(
+    tenant: Annotated[str, typer.Option(help="Whose key; the tenant is created if it is new.")] = "default",
+    name: Annotated[str, typer.Option(help="What the key is for.")] = "",
+) -> None:
+    """Make a key and print it. It can't be shown again."""
+    typer.echo(_with_tenants(lambda tenants: tenants.create_key(tenant, name)))
+
+
+@keys.command("list")
+def list_keys() -> None:
+    """All keys: their beginnings, never the keys."""
+    table = Table("id", "tenant", "name", "key", "created", "revoked")
+    for key in _with_tenants(lambda tenants: tenants.keys()):
+        revoked = f"{key.revoked_at:%Y-%m-%d %H:%M}" if key.revoked_at else ""
+        table.add_row(key.id, key.tenant, key.name, f"{key.prefix}…", f"{key.created_at:%Y-%m-%d %H:%M}", revoked)
+    Console().print(table)
+
+
+@keys.command("revoke")
+def revoke_key(key_id: Annotated[str, typer.Argument(help="The id that `keys list` shows.")]) -> None:
+    """Revoke a key. A running gateway refuses it within PACELINE_KEY_CACHE_S seconds."""
+    if not _with_tenants(lambda tenants: tenants.revoke(key_id)):
+        _fail(f"There is no valid key {key_id}.")
+
+
+def _with_tenants(work: Callable[[Tenants], Awaitable[T]]) -> T:
+    settings = _settings()
+
+    async def run() -> T:
+        repository = Repository(open_database(settings.database))
+        try:
+            await repository.upgrade()
+            secret = settings.secret.get_secret_value()
+            return await work(Tenants(repository, secret=secret, cache_s=0, clock=lambda: 0.0))
+        finally:
+            await repository.close()
+
+    return asyncio.run(run())
+
+
+def _settings(**given: Any) -> Settings:
+    """Settings, with what the command line gave on top."""
+    try:
+        return Settings(**{name: value for name, value in given.items() if value is not None})
+    except ValidationError as error:
+        lines = []
+        for fault in error.errors():
+            name = "".join(f"PACELINE_{part}".upper() + ": " for part in fault["loc"][:1])
+            lines.append(name + fault["msg"].removeprefix("Value error, "))
+        _fail("\n".join(lines))
+
+
+def _fail(message: str) -> NoReturn:
+    Console(stderr=True).print(message, style="red", highlight=False)
+    raise typer.Exit(2)

@@ -1,0 +1,108 @@
+"""The gateway's settings: PACELINE_* in the environment or in `.env`; the command line goes before both.
+
+They are built once, by whoever calls `create_app`, and passed down.
+"""
+
+from __future__ import annotations
+
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Literal, Self
+
+from pydantic import Field, SecretStr, model_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from edge.models import default_directory
+from edge.protocol.frames import Limits, Policy
+
+INSECURE_SECRET = "insecure-development-secret"  # noqa: S105
+ROOT = Path(__file__).resolve().parent.parent
+"""The folder that holds `alembic/` and `static/`."""
+
+
+class Settings(BaseSettings):
+    """Every setting of `paceline-gateway`; .env.example explains each."""
+
+    model_config = SettingsConfigDict(env_prefix="PACELINE_", env_file=".env", extra="ignore", protected_namespaces=())
+
+    host: str = "127.0.0.1"
+    port: int = Field(default=8000, ge=0, le=65535)
+    data_dir: Path = Path("paceline-data")
+    database_url: str = ""
+    secret: SecretStr = SecretStr(INSECURE_SECRET)
+    static_dir: Path = ROOT / "static"
+
+    engine: Literal["llama_cpp", "scripted"] = "llama_cpp"
+    model_dir: Path = Field(default_factory=default_directory)
+    target_model: str = "SmolLM2-135M-Instruct-F16.gguf"
+    """A file in `model_dir`, or a path."""
+    target_id: str = ""
+    """The model's name in the API; empty: the file's name without its ending."""
+    target_threads: int = Field(default=1, ge=1)
+    context: int = Field(default=2048, ge=64)
+    """Prompt and output of one stream, tokens."""
+    engine_streams: int = Field(default=8, ge=1)
+    """Streams in one step of the target."""
+    scripted_step_ms: float = Field(default=30.0, ge=0)
+
+    default_policy: Policy = "eager"
+    hold_ms: float = Field(default=1000.0, ge=0, le=60_000)
+
+    frame_bytes: int = Field(default=1 << 20, ge=1024)
+    draft_tokens: int = Field(default=64, ge=1)
+    socket_streams: int = Field(default=64, ge=1)
+    tenant_streams: int = Field(default=512, ge=1)
+    """Streams of a tenant that are open, detached, or finished and still resumable."""
+    hello_s: float = Field(default=10.0, gt=0)
+    idle_s: float = Field(default=120.0, gt=0)
+    grace_s: float = Field(default=60.0, ge=0)
+    socket_errors: int = Field(default=32, ge=1)
+    """Errors that a socket may cause in a burst; one more is allowed each second."""
+    ticket_s: float = Field(default=60.0, gt=0)
+    body_bytes: int = Field(default=4 << 20, ge=1024)
+
+    key_cache_s: float = Field(default=30.0, ge=0)
+    usage_flush_s: float = Field(default=10.0, gt=0)
+
+    log_format: Literal["auto", "console", "json"] = "auto"
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+
+    @model_validator(mode="after")
+    def _refuse_default_secret(self) -> Self:
+        if self.secret.get_secret_value() == INSECURE_SECRET and not self.loopback:
+            raise ValueError(
+                f"PACELINE_SECRET must be set to a random value before the gateway listens on {self.host}: API keys are"
+                " stored under it. Make one with: python -c 'import secrets; print(secrets.token_urlsafe(32))'"
+            )
+        return self
+
+    @property
+    def loopback(self) -> bool:
+        """Whether only this machine can reach the gateway."""
+        try:
+            return ip_address(self.host).is_loopback
+        except ValueError:
+            return self.host == "localhost"
+
+    @property
+    def database(self) -> str:
+        """SQLAlchemy's URL of the database, with an async driver."""
+        return self.database_url or f"sqlite+aiosqlite:///{self.data_dir / 'paceline.db'}"
+
+    @property
+    def target_path(self) -> Path:
+        """Where the target's file should be: `target_model` as it is if that exists, else in `model_dir`."""
+        given = Path(self.target_model).expanduser()
+        return given if given.is_file() or given.is_absolute() else self.model_dir.expanduser() / given
+
+    @property
+    def limits(self) -> Limits:
+        """What `welcome` tells an edge."""
+        return Limits(
+            frame_bytes=self.frame_bytes,
+            draft_tokens=self.draft_tokens,
+            streams=self.socket_streams,
+            hello_s=self.hello_s,
+            idle_s=self.idle_s,
+            grace_s=self.grace_s,
+        )

@@ -1,0 +1,184 @@
+"""What an HTTP client can be told went wrong, in OpenAI's shape: {"error": {"message", "type", "param", "code"}}.
+
+    GatewayError                       status, type, code; `param` names the field of the request
+    ├── BadRequest                 400 invalid_request_error   a field that can't be honoured
+    │   ├── UnsupportedParameter   400                         a field that this gateway knows and doesn't do
+    │   ├── UnknownParameter       400                         a field that nobody knows
+    │   └── ContextTooLong         400 context_length_exceeded
+    ├── InvalidKey                 401 authentication_error
+    ├── NotFound                   404
+    │   └── ModelNotFound          404 model_not_found
+    ├── BodyTooLarge               413
+    ├── TooBusy                    429 rate_limit_error        with Retry-After
+    ├── Unavailable                503 server_error            the engine is dead
+    │   └── ShuttingDown           503
+    └── Internal                   500 server_error            all else: a generic body, the traceback is logged
+
+Errors of the wire protocol are `edge.protocol.errors`; those that the engine raises are translated by `from_protocol`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from math import ceil
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse, Response
+from starlette.exceptions import HTTPException
+
+from edge.openai.schemas import Unsupported
+from edge.protocol import errors as protocol
+
+
+class GatewayError(Exception):
+    """Everything that a client may be told. `message` is sent; nothing else of an exception ever is."""
+
+    status = 500
+    type = "server_error"
+    code: str | None = "internal_error"
+
+    def __init__(self, message: str, *, param: str | None = None, retry_after_s: float | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.param = param
+        self.retry_after_s = retry_after_s
+
+    def body(self) -> dict[str, Any]:
+        return {"error": {"message": self.message, "type": self.type, "param": self.param, "code": self.code}}
+
+    def headers(self) -> dict[str, str]:
+        return {} if self.retry_after_s is None else {"Retry-After": str(max(1, ceil(self.retry_after_s)))}
+
+
+class BadRequest(GatewayError):
+    status = 400
+    type = "invalid_request_error"
+    code = "invalid_value"
+
+
+class UnsupportedParameter(BadRequest):
+    code = "unsupported_parameter"
+
+
+class UnknownParameter(BadRequest):
+    code = "unknown_parameter"
+
+
+class ContextTooLong(BadRequest):
+    code = "context_length_exceeded"
+
+
+class InvalidKey(GatewayError):
+    status = 401
+    type = "authentication_error"
+    code = "invalid_api_key"
+
+    def headers(self) -> dict[str, str]:
+        return {"WWW-Authenticate": "Bearer"}
+
+
+class NotFound(GatewayError):
+    status = 404
+    type = "invalid_request_error"
+    code = "not_found"
+
+
+class ModelNotFound(NotFound):
+    code = "model_not_found"
+
+
+class BodyTooLarge(GatewayError):
+    status = 413
+    type = "invalid_request_error"
+    code = "body_too_large"
+
+
+class TooBusy(GatewayError):
+    status = 429
+    type = "rate_limit_error"
+    code = "overloaded"
+
+
+class Unavailable(GatewayError):
+    status = 503
+    code = "engine_failed"
+
+
+class ShuttingDown(Unavailable):
+    code = "shutting_down"
+
+
+class Internal(GatewayError):
+    """An error that nobody foresaw."""
+
+
+def from_protocol(error: protocol.ProtocolError) -> GatewayError:
+    """What an HTTP client is told of an error that `Engine.submit` raised."""
+    if isinstance(error, protocol.Overloaded):
+        return TooBusy(error.message, retry_after_s=error.retry_after_s)
+    if isinstance(error, protocol.EngineFailed):
+        return Unavailable(error.message)
+    return BadRequest(error.message)
+
+
+def from_http(error: HTTPException) -> GatewayError:
+    """A client's mistake that the framework found."""
+    if error.status_code == 404:
+        return NotFound("There is nothing at this address.")
+    known = BodyTooLarge(str(error.detail)) if error.status_code == 413 else BadRequest(f"{error.detail}.")
+    known.status = error.status_code
+    return known
+
+
+def from_validation(error: RequestValidationError) -> GatewayError:
+    """The first fault that pydantic found, by its field's name as the client wrote it."""
+    first: Mapping[str, Any] = error.errors()[0]
+    param = _name(first["loc"])
+    if first["type"] == "json_invalid":
+        return BadRequest("The body is not JSON.")
+    if not param:  # the model as a whole: fields that don't go together
+        return BadRequest(f"Invalid body: {first['msg'].removeprefix('Value error, ')}.")
+    if first["type"] == "extra_forbidden":
+        return UnknownParameter(f"Unknown parameter: '{param}'.", param=param)
+    cause = first.get("ctx", {}).get("error")
+    if isinstance(cause, Unsupported):
+        return UnsupportedParameter(f"'{param}' is not supported: {cause}.", param=param)
+    return BadRequest(f"Invalid '{param}': {first['msg'].removeprefix('Value error, ')}.", param=param)
+
+
+def _name(location: tuple[int | str, ...]) -> str:
+    """('body', 'messages', 0, 'content') → messages[0].content; the names of a union's members are left out."""
+    name = ""
+    for part in location[1:]:
+        if isinstance(part, int):
+            name += f"[{part}]"
+        elif re.fullmatch(r"[a-z_][a-z0-9_]*", part) and not part.startswith("function-"):
+            name += f".{part}" if name else part
+    return name
+
+
+def install(app: FastAPI) -> None:
+    """The one place where exceptions become responses."""
+
+    async def handle(request: Request, error: Exception) -> Response:
+        # Of an unknown exception Starlette sends this response and raises it again: the server logs the traceback.
+        known = translate(error)
+        return JSONResponse(known.body(), status_code=known.status, headers=known.headers())
+
+    for kind in (GatewayError, protocol.ProtocolError, RequestValidationError, HTTPException, Exception):
+        app.add_exception_handler(kind, handle)
+
+
+def translate(error: Exception) -> GatewayError:
+    if isinstance(error, GatewayError):
+        return error
+    if isinstance(error, protocol.ProtocolError):
+        return from_protocol(error)
+    if isinstance(error, RequestValidationError):
+        return from_validation(error)
+    if isinstance(error, HTTPException) and error.status_code < 500:
+        return from_http(error)
+    return Internal("The gateway failed. Its log says why.")

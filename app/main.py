@@ -1,0 +1,159 @@
+"""The gateway put together: wiring only."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from importlib import metadata
+
+from fastapi import FastAPI
+from starlette.datastructures import MutableHeaders
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from app import errors
+from app.api import chat, health, models, tickets, verify
+from app.api.deps import Gateway
+from app.api.streams import Streams
+from app.api.tickets import Tickets
+from app.config import Settings
+from app.engine.base import Engine
+from app.first_start import ensure_key
+from app.telemetry import AccessLog, Metrics
+from app.tenants.repository import Repository, open_database
+from app.tenants.service import Tenants
+from app.tenants.usage import UsageCounter
+
+SECURITY_HEADERS = {
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    # The page runs a model in WebAssembly: that needs its own code, workers from blobs, and (for threads) isolation.
+    "Content-Security-Policy": (
+        "default-src 'self'; script-src 'self' 'wasm-unsafe-eval'; worker-src 'self' blob:; connect-src 'self';"
+        " img-src 'self' data:; object-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    ),
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Embedder-Policy": "require-corp",
+}
+
+
+def create_app(settings: Settings, engine: Engine | None = None) -> FastAPI:
+    """The gateway's ASGI app. `engine`: what to use instead of the one that the settings name."""
+    gateway = build(settings, engine or build_engine(settings))
+    app = FastAPI(
+        title="Paceline gateway",
+        version=metadata.version("paceline"),
+        lifespan=lambda _: running(gateway),
+        docs_url=None,  # its page takes scripts from elsewhere
+        redoc_url=None,
+        openapi_url="/v1/openapi.json",
+    )
+    app.state.gateway = gateway
+    errors.install(app)
+    for family in (chat, models, verify, tickets, health):
+        app.include_router(family.router)
+    app.add_route("/v1/{path:path}", _nothing_here, methods=["GET", "POST", "PUT", "PATCH", "DELETE"])
+    if settings.static_dir.is_dir():
+        app.mount("/", StaticFiles(directory=settings.static_dir, html=True), name="page")
+    app.add_middleware(SecurityHeaders)
+    app.add_middleware(AccessLog, metrics=gateway.metrics, body_bytes=settings.body_bytes)
+    return app
+
+
+def build(settings: Settings, engine: Engine) -> Gateway:
+    repository = Repository(open_database(settings.database))
+    tenants = Tenants(
+        repository,
+        secret=settings.secret.get_secret_value(),
+        cache_s=settings.key_cache_s,
+        clock=time.monotonic,
+    )
+    usage = UsageCounter(repository, today=lambda: datetime.now(UTC).date())
+    gateway: Gateway
+    streams = Streams(
+        grace_s=settings.grace_s,
+        per_tenant=settings.tenant_streams,
+        account=lambda tenant_id, generation: gateway.account(tenant_id, generation),
+    )
+    gateway = Gateway(
+        settings=settings,
+        engine=engine,
+        repository=repository,
+        tenants=tenants,
+        usage=usage,
+        streams=streams,
+        tickets=Tickets(valid_s=settings.ticket_s, clock=time.monotonic),
+        metrics=Metrics(engine.load, lambda: len(streams)),
+    )
+    return gateway
+
+
+def build_engine(settings: Settings) -> Engine:
+    """The engine that the settings name; the library it needs is imported here and only then."""
+    if settings.engine == "scripted":
+        from app.engine.scripted import ScriptedEngine
+
+        return ScriptedEngine(
+            model_id=settings.target_id or "scripted",
+            step_s=settings.scripted_step_ms / 1000,
+            streams=settings.engine_streams,
+            context=settings.context,
+        )
+    from app.engine.llama_cpp import LlamaCppEngine
+
+    return LlamaCppEngine(
+        settings.target_path,
+        model_id=settings.target_id or settings.target_path.stem,
+        context=settings.context,
+        streams=settings.engine_streams,
+        threads=settings.target_threads,
+    )
+
+
+@contextlib.asynccontextmanager
+async def running(gateway: Gateway) -> AsyncIterator[None]:
+    """The gateway's life. On the way out nothing that was used is lost: streams end, are counted, and are written."""
+    settings = gateway.settings
+    try:
+        await gateway.repository.upgrade()
+        await ensure_key(gateway.tenants, settings.data_dir)
+        await gateway.engine.start()
+        flushing = asyncio.create_task(gateway.usage.run(settings.usage_flush_s))
+        try:
+            yield
+        finally:
+            flushing.cancel()
+            await asyncio.gather(flushing, return_exceptions=True)
+            gateway.drain()
+            gateway.streams.close()
+            await gateway.engine.stop()
+            await gateway.usage.flush()
+    finally:
+        await gateway.repository.close()
+
+
+class SecurityHeaders:
+    """ASGI middleware: what every response tells a browser."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def sending(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in SECURITY_HEADERS.items():
+                    headers.setdefault(name, value)
+            await send(message)
+
+        await self._app(scope, receive, sending if scope["type"] == "http" else send)
+
+
+async def _nothing_here(_: Request) -> Response:
+    """Below /v1 an unknown address is an error in JSON, not a page."""
+    raise errors.NotFound("There is nothing at this address.")

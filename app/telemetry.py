@@ -1,0 +1,182 @@
+"""Logs, metrics, and the one piece of middleware that feeds both. No prompt, completion or token id gets here."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import sys
+import time
+from collections.abc import Callable
+
+import structlog
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from app.engine.base import Load
+
+access_log = structlog.get_logger("paceline.access")
+
+_LATENCY_BUCKETS = (0.005, 0.01, 0.02, 0.035, 0.05, 0.075, 0.1, 0.15, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+
+
+def configure_logging(style: str, level: str) -> None:
+    """Send structlog and the standard library's loggers to stderr: JSON, or text for a terminal (`auto` looks)."""
+    console = style == "console" or (style == "auto" and sys.stderr.isatty())
+    shared: list[structlog.typing.Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        structlog.stdlib.add_logger_name,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+    ]
+    structlog.configure(
+        processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        wrapper_class=structlog.stdlib.BoundLogger,
+        cache_logger_on_first_use=True,
+    )
+    last: list[structlog.typing.Processor] = (
+        [structlog.dev.ConsoleRenderer()]
+        if console
+        else [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
+    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=shared, processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *last]
+        )
+    )
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(level.upper())
+    # Uvicorn tells of every socket it opens; the access log below does that once, with the tenant's request id.
+    logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
+    for chatty in ("alembic", "aiosqlite", "asyncio"):
+        logging.getLogger(chatty).setLevel(logging.WARNING)
+
+
+class Metrics:
+    """The gateway's counters, in a registry of their own: two apps in one process don't meet."""
+
+    def __init__(self, load: Callable[[], Load], streams: Callable[[], int]) -> None:
+        self.registry = CollectorRegistry()
+        r = self.registry
+        self.requests = Counter(
+            "paceline_requests", "Finished HTTP requests and sockets.", ["route", "status"], registry=r
+        )
+        self.sockets = Gauge("paceline_sockets", "Open sockets of edges.", registry=r)
+        self.opened = Counter("paceline_streams_opened", "Streams that began.", ["kind"], registry=r)
+        self.finished = Counter("paceline_streams_finished", "Streams that ended, by reason.", ["reason"], registry=r)
+        self.resumed = Counter("paceline_streams_resumed", "Streams resumed on another socket.", registry=r)
+        self.socket_errors = Counter("paceline_socket_errors", "Errors sent to edges.", ["code"], registry=r)
+        self.commits = Counter("paceline_commits", "Commits sent to edges or HTTP clients.", ["kind"], registry=r)
+        self.tokens = Counter("paceline_tokens", "Tokens by what they are.", ["what"], registry=r)
+        self.steps = Counter("paceline_stream_steps", "Target steps, counted once a stream they served.", registry=r)
+        self.bytes = Counter("paceline_socket_bytes", "Payload of the edges' frames.", ["direction"], registry=r)
+        self.ttft = Histogram(
+            "paceline_ttft_seconds", "Request to first token.", ["kind"], buckets=_LATENCY_BUCKETS, registry=r
+        )
+        self.itl = Histogram(
+            "paceline_itl_seconds",
+            "Per stream: (last - first token's time) / (tokens - 1).",
+            ["kind"],
+            buckets=_LATENCY_BUCKETS,
+            registry=r,
+        )
+        gauges: dict[str, tuple[str, Callable[[], float]]] = {
+            "paceline_streams_held": ("Streams of edges in memory: open, detached or resumable.", streams),
+            "paceline_engine_running": ("Streams in the engine's batch.", lambda: load().running),
+            "paceline_engine_waiting": ("Streams in the engine's queue.", lambda: load().waiting),
+            "paceline_engine_context_used": ("Tokens in the KV cache.", lambda: load().context_used),
+            "paceline_engine_context_total": ("Room of the KV cache, tokens.", lambda: load().context_total),
+            "paceline_engine_step_seconds": ("Recent mean duration of a step.", lambda: load().step_s),
+        }
+        for name, (what, value) in gauges.items():
+            Gauge(name, what, registry=r).set_function(value)
+
+
+class Pace:
+    """Times of one stream's tokens. `now` is any monotonic clock, seconds."""
+
+    def __init__(self, metrics: Metrics, kind: str, begun: float) -> None:
+        self._metrics = metrics
+        self._kind = kind
+        self._begun = begun
+        self._first: float | None = None
+        self._last = begun
+        self._after_first = 0
+
+    def commit(self, tokens: int, now: float) -> None:
+        """`tokens` have been sent at `now`."""
+        self._metrics.commits.labels(self._kind).inc()
+        if not tokens:
+            return
+        if self._first is None:
+            self._first = now
+            self._metrics.ttft.labels(self._kind).observe(now - self._begun)
+            tokens -= 1
+        self._after_first += tokens
+        self._last = now
+
+    def finish(self) -> None:
+        if self._first is not None and self._after_first:
+            self._metrics.itl.labels(self._kind).observe((self._last - self._first) / self._after_first)
+
+
+class AccessLog:
+    """Outermost ASGI middleware: binds a request id, bounds the body, logs and counts what ended."""
+
+    def __init__(self, app: ASGIApp, *, metrics: Metrics, body_bytes: int) -> None:
+        self._app = app
+        self._metrics = metrics
+        self._body_bytes = body_bytes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] not in ("http", "websocket"):
+            await self._app(scope, receive, send)
+            return
+        begun = time.monotonic()
+        status = 101 if scope["type"] == "websocket" else 499  # 499: the client went away before an answer began
+        request_id = f"req-{secrets.token_hex(8)}"
+
+        async def sending(message: Message) -> None:
+            nonlocal status
+            if message["type"] in ("http.response.start", "websocket.http.response.start"):
+                status = message["status"]
+                message["headers"] = [*message.get("headers", []), (b"x-request-id", request_id.encode())]
+            await send(message)
+
+        structlog.contextvars.clear_contextvars()
+        structlog.contextvars.bind_contextvars(request=request_id)
+        try:
+            await self._app(scope, bounded(receive, self._body_bytes), sending)
+        except BaseException:
+            status = 500 if status == 499 else status
+            raise
+        finally:
+            # The route's template, not the path: paths are unbounded, and each would be a time series.
+            route = getattr(scope.get("route"), "path", "unknown")
+            self._metrics.requests.labels(route, str(status)).inc()
+            access_log.info(
+                "request",
+                method=scope.get("method", "WEBSOCKET"),
+                route=route,
+                status=status,
+                duration_ms=round((time.monotonic() - begun) * 1000, 1),
+            )
+
+
+def bounded(receive: Receive, limit: int) -> Receive:
+    """`receive` that raises a 413 once the request's body has passed `limit` bytes."""
+    taken = 0
+
+    async def receiving() -> Message:
+        nonlocal taken
+        message = await receive()
+        if message["type"] == "http.request":
+            taken += len(message.get("body", b""))
+            if taken > limit:
+                raise HTTPException(413, f"The body is larger than {limit} bytes.")  # FastAPI passes no other kind on
+        return message
+
+    return receiving
