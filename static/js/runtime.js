@@ -17,6 +17,8 @@ import { DraftingSession } from "./protocol/drafting.js";
 /** A drafter that answers at once sends what it has in one frame; `sync` is a window of one block. */
 const SYNC_WINDOW = 8;
 
+const CANCELLED = { reason: "cancelled", usage: null, message: "" };
+
 /** @typedef {"accepted" | "corrected" | "cloud"} Origin */
 
 export class HybridStream {
@@ -33,6 +35,7 @@ export class HybridStream {
   #revision = 0;
   #repairs = [];
   #resuming = false;
+  #stopping = false;
 
   /**
    * @param {{connection: object, drafter: object, request: object, view: object, now?: () => number}} options `request`: model,
@@ -57,11 +60,11 @@ export class HybridStream {
     this.#connection.attach(this);
   }
 
-  /** Ask the cloud to stop; what was committed stays. Ends at once here, whether or not the cloud can hear it. */
+  /** Ask the cloud to stop; what was committed stays. It ends with the cloud's `finish`, or at once if none can come. */
   cancel() {
-    if (this.state === "ended") return;
-    this.#send({ type: "cancel", stream: this.id });
-    this.#end({ reason: "cancelled", usage: null, message: "" });
+    if (this.state === "ended" || this.#stopping) return;
+    this.#stopping = true;
+    if (this.#send({ type: "cancel", stream: this.id }) === 0) this.#end(CANCELLED);
   }
 
   connected() {
@@ -70,7 +73,7 @@ export class HybridStream {
   }
 
   disconnected() {
-    if (this.state === "ended") return;
+    if (this.#stopping) return this.#end(CANCELLED);
     this.state = "away";
     this.#connection.renumber(this);
     this.#view.away();
@@ -142,6 +145,8 @@ export class HybridStream {
     // What overlaps was shown before; its text comes again with it.
     const texts = this.pieces.split(frame).slice(frame.tokens.length - change.committed.length);
     const pieces = texts.map((text, i) => ({ text, origin: originOf(i, change, frame.drafted) }));
+    // The last of the text may come by itself: it was withheld while it could have begun a stop string.
+    if (frame.tokens.length === 0 && frame.text !== "") pieces.push({ text: frame.text, origin: "cloud" });
     this.#view.committed(pieces, { agreed: change.agreed, rolledBack: this.#texts(change.rolledBack) });
     this.#view.pending(this.#texts(this.session.tail));
     this.#draft();
@@ -170,7 +175,7 @@ export class HybridStream {
    * in meanwhile leaves a repair here and makes the proposal under way void.
    */
   async #draft() {
-    if (this.#drafting || this.#continuation === null) return;
+    if (this.#drafting || this.#stopping || this.#continuation === null) return;
     this.#drafting = true;
     const drafted = [];
     while (this.state !== "ended") {
@@ -210,7 +215,9 @@ export class HybridStream {
   }
 
   #send(frame) {
-    this.figures.bytesUp += this.#connection.send(frame);
+    const bytes = this.#connection.send(frame);
+    this.figures.bytesUp += bytes;
+    return bytes;
   }
 
   #texts(tokens) {
