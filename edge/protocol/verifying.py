@@ -45,7 +45,8 @@ class Offered(Enum):
 class VerifyingStats:
     """Counts over a stream's life, in draft tokens.
 
-    Always: drafted = accepted + matched + dropped + len(pending). And agreed ≤ compared ≤ agreed + number of epochs.
+    Always: drafted = accepted + matched + dropped + len(pending), and agreed ≤ compared ≤ agreed + number of epochs.
+    Drafts that are sent again, under a higher epoch, are drafted and dropped again; a position is compared once.
     """
 
     drafted: int = 0
@@ -56,7 +57,7 @@ class VerifyingStats:
     matched: int = 0
     """Came too late to be verified, and equal what was committed."""
     compared: int = 0
-    """Compared in a step or behind the head, up to and including the first difference of an epoch."""
+    """Compared in a step or behind the head, up to and including the first difference."""
     dropped: int = 0
     """Came to nothing: differed, or lay behind a difference, past a hole or `held_tokens`, or in a replaced epoch."""
 
@@ -90,6 +91,8 @@ class Verifier:
     _dead: bool = False
     _seen: int = 0
     """End of the positions received in this epoch, so that a draft sent twice counts once."""
+    _judged: int = 0
+    """End of the positions whose drafts were compared, in any epoch, so that what is sent again doesn't sway α."""
     _stepping: tuple[int, ...] = ()
     """The candidates of the step under way."""
     _replaced: bool = False
@@ -150,16 +153,16 @@ class Verifier:
         checked = self._stepping[:verified]
         accepted = agreement(checked, tokens)
         agreed = agreement(self.pending, tokens)
-        compared = min(len(self.pending), len(tokens), agreed + 1)
-        if self._replaced:  # then the old epoch's were counted as dropped, and the new one's all came too late
-            self.stats.dropped -= accepted
-            self.stats.matched += agreed
-            compared += min(len(checked), len(tokens), accepted + 1)
-        else:
-            self.stats.matched += agreed - accepted
+        both = min(accepted, agreed)
+        compared = max(min(len(self.pending), agreed + 1), min(len(checked), accepted + 1))
+        compared = min(compared, len(tokens))
+        self._judged = max(self._judged, self.head - len(tokens) + compared)
         self.stats.verified += verified
         self.stats.accepted += accepted
+        self.stats.matched += agreed - both
         self.stats.compared += compared
+        if self._replaced:  # the accepted ones were counted as dropped, and the new epoch brought some of them again
+            self.stats.dropped += both - accepted
         if agreed == len(tokens) or agreed == len(self.pending):
             del self.pending[:agreed]
         else:
@@ -192,20 +195,24 @@ class Verifier:
         known = self.ledger.tokens[start:end]
         known += self.pending[max(0, start - self.head) : max(0, end - self.head)]
         left = start + agreement(known, tokens)  # where the draft leaves what is known
-        matched = max(0, min(self.head, left) - fresh)
+        first = max(fresh, self._judged)
+        late = max(0, min(end, self.head) - first)
+        matched = max(0, min(late, left - first))
+        compared = min(late, matched + 1)
+        self._judged = first + compared if compared else self._judged
         self.stats.matched += matched
-        self.stats.compared += matched
+        self.stats.compared += compared
         if matched:
             self._vain_waits = 0
         if left < min(end, pending_end):
             if left >= self.head:
                 return self._refuse(new - matched)
             self._dead = True
-            self.stats.compared += left >= fresh
             self.stats.dropped += new - matched
             return Offered.DROPPED
         rest = tokens[len(known) :][: max(0, self.held_tokens - len(self.pending))]
         self.pending.extend(rest)
+        self.stats.dropped += max(0, min(end, self.head) - fresh) - matched  # behind the head, but sent before
         if left + len(rest) < end:  # what is past `held_tokens` counts as never received, should it come again
             self.stats.dropped += end - left - len(rest)
             self._seen = left + len(rest)
