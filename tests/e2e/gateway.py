@@ -1,0 +1,79 @@
+"""A gateway for end-to-end tests: the real one, on the scripted engine, served in the test's own event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Self
+
+import uvicorn
+
+from app.config import Settings
+from app.engine.scripted import ScriptedEngine
+from app.main import create_app
+from edge.script import Script
+
+
+class _Server(uvicorn.Server):
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Signals are pytest's."""
+        yield
+
+
+class Gateway:
+    """Serve from entering to leaving. `port` 0: a free one; a later gateway on the same port and data is a restart."""
+
+    def __init__(self, data: Path, script: Script, *, port: int = 0, step_s: float = 0.0, grace_s: float = 60.0) -> None:
+        self.port = port
+        self._settings = Settings(
+            _env_file=None,
+            data_dir=data,
+            grace_s=grace_s,
+            log_level="error",
+            hold_ms=50,
+        )
+        self.engine = ScriptedEngine(script=script, step_s=step_s)
+        self._server: _Server | None = None
+        self._serving: asyncio.Task[None] | None = None
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def key(self) -> str:
+        return (self._settings.data_dir / "initial-key").read_text().strip()
+
+    async def __aenter__(self) -> Self:
+        # asyncio turns Nagle's algorithm off only for sockets that say they are TCP; create_server's don't.
+        listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(("127.0.0.1", self.port))
+        self.port = listening.getsockname()[1]
+        app = create_app(self._settings, self.engine)
+        config = uvicorn.Config(
+            app,
+            ws="websockets-sansio",
+            ws_per_message_deflate=False,
+            log_config=None,
+            timeout_graceful_shutdown=2,
+            lifespan="on",
+        )
+        self._server = _Server(config)
+        self._serving = asyncio.create_task(self._server.serve([listening]))
+        while not self._server.started:
+            if self._serving.done():
+                self._serving.result()
+                raise RuntimeError("the gateway did not start")
+            await asyncio.sleep(0.01)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        assert self._server is not None
+        assert self._serving is not None
+        self._server.should_exit = True
+        await self._serving
