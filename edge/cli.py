@@ -115,7 +115,7 @@ def disclosures(
     from edge.privacy import DisclosureLog
     from edge.terminal import disclosures_report
 
-    log = DisclosureLog(_settings().state() / "disclosures.jsonl")
+    log = DisclosureLog(_settings().disclosures())
     if clear:
         log.clear()
         typer.echo(f"Deleted {log.path}.", err=as_json)

@@ -46,9 +46,9 @@ class DeviceSettings(BaseSettings):
             return written.read_text(encoding="utf-8").strip()
         return ""
 
-    def state(self) -> Path:
-        """Where this device keeps its own records."""
-        return self.state_dir.expanduser()
+    def disclosures(self) -> Path:
+        """The disclosure log's file."""
+        return self.state_dir.expanduser() / "disclosures.jsonl"
 
 
 def is_loopback(url: str) -> bool:

@@ -27,13 +27,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from edge.errors import EdgeError
+
 Progress = Callable[[str, int, int | None], None]
 """Told (what, bytes done, bytes in all or None) now and then; `what` changes with the step."""
 
 _WATCH_S: Final = 0.1
 
 
-class ModelError(Exception):
+class ModelError(EdgeError):
     """A model file can't be had. The message is for the user."""
 
 

@@ -11,7 +11,7 @@ import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from enum import Enum
+from io import StringIO
 from types import TracebackType
 from typing import Final, Protocol, TextIO
 
@@ -19,7 +19,7 @@ from rich import box
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.live import Live
-from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, DownloadColumn, TaskID, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as ProgressBars
 from rich.table import Table
 from rich.text import Text
@@ -33,17 +33,16 @@ _VANISHES_S: Final = 0.35
 _WORD = re.compile(r"\s*\S+|\s+")
 
 
-class Origin(Enum):
-    """Where a token came from. The value is its style: an attribute beside the colour tells them apart without it."""
-
-    ACCEPTED = "green"
-    """A draft of this device that the cloud verified in time."""
-    CORRECTION = "underline yellow"
-    """The cloud's, where a draft differed."""
-    CLOUD = "bright_blue"
-    """The cloud's own: no draft had come for it."""
-    UNVERIFIED = "italic"
-    """The drafter's alone (privacy mode `local`)."""
+STYLES: Final[Mapping[str, str]] = {
+    "accepted": "green",
+    "corrected": "underline yellow",
+    "cloud": "bright_blue",
+    "unverified": "italic",
+    "drafted": "dim",
+    "gone": "dim strike red",
+}
+"""By origin (edge.events), of the drafter alone, of drafts ahead and of those rolled back. Attributes beside the
+colours tell them apart where there is no colour."""
 
 
 class Answer(Protocol):
@@ -51,12 +50,16 @@ class Answer(Protocol):
 
     def drafted(self, text: str) -> None: ...
 
-    def committed(self, parts: Sequence[tuple[str, Origin]], *, agreed: int) -> None:
-        """Output text by origin; the first `agreed` drafts have become output."""
+    def committed(self, parts: Sequence[tuple[str, str]], agreed: int) -> None:
+        """The next output tokens, text and origin of each; the first `agreed` drafts are now among them."""
         ...
 
     def rolled_back(self) -> None:
-        """All drafts shown are void."""
+        """All drafts that are left are void."""
+        ...
+
+    def rest(self, text: str) -> None:
+        """Text that was withheld and belongs to no further token."""
         ...
 
     def __enter__(self) -> Answer: ...
@@ -75,12 +78,15 @@ class PlainAnswer:
     def drafted(self, text: str) -> None:
         pass
 
-    def committed(self, parts: Sequence[tuple[str, Origin]], *, agreed: int) -> None:
-        self._file.write("".join(text for text, _ in parts))
-        self._file.flush()
+    def committed(self, parts: Sequence[tuple[str, str]], agreed: int) -> None:
+        self.rest("".join(text for text, _ in parts))
 
     def rolled_back(self) -> None:
         pass
+
+    def rest(self, text: str) -> None:
+        self._file.write(text)
+        self._file.flush()
 
     def __enter__(self) -> PlainAnswer:
         return self
@@ -90,6 +96,13 @@ class PlainAnswer:
     ) -> None:
         self._file.write("\n")
         self._file.flush()
+
+
+class SilentAnswer(PlainAnswer):
+    """Nothing is shown: the caller wants the whole, or only the figures."""
+
+    def __init__(self) -> None:
+        super().__init__(StringIO())
 
 
 class LiveAnswer:
@@ -114,18 +127,9 @@ class LiveAnswer:
     def drafted(self, text: str) -> None:
         self._tail.append(text)
 
-    def committed(self, parts: Sequence[tuple[str, Origin]], *, agreed: int) -> None:
+    def committed(self, parts: Sequence[tuple[str, str]], agreed: int) -> None:
         del self._tail[:agreed]
-        line = self._line.copy()
-        for text, origin in parts:
-            line.append(text, style=origin.value)
-        while (end := line_break(line.plain, self._console.width)) is not None:
-            full = line[:end]
-            full.rstrip()
-            self._line = Text()  # or the refresh that comes with the print would show this line twice
-            self._console.print(full, no_wrap=True, overflow="ignore", crop=False)
-            line = line[end:]
-        self._line = line
+        self._append(parts)
 
     def rolled_back(self) -> None:
         if self._tail:
@@ -133,6 +137,21 @@ class LiveAnswer:
             self._vanishing = [(text, until) for text, until in self._vanishing if until > now]
             self._vanishing.append(("".join(self._tail), now + _VANISHES_S))
             self._tail = []
+
+    def rest(self, text: str) -> None:
+        self._append([(text, "cloud")])
+
+    def _append(self, parts: Sequence[tuple[str, str]]) -> None:
+        line = self._line.copy()
+        for text, origin in parts:
+            line.append(text, style=STYLES[origin])
+        while (end := line_break(line.plain, self._console.width)) is not None:
+            full = line[:end]
+            full.rstrip()
+            self._line = Text()  # or the refresh that comes with the print would show this line twice
+            self._console.print(full, no_wrap=True, overflow="ignore", crop=False)
+            line = line[end:]
+        self._line = line
 
     def __enter__(self) -> LiveAnswer:
         self._live.start()
@@ -150,8 +169,8 @@ class LiveAnswer:
         text = self._line.copy()
         for gone, until in self._vanishing:
             if until > now:
-                text.append(gone.replace("\n", "⏎"), style="dim strike red")
-        text.append("".join(self._tail).replace("\n", "⏎"), style="dim")
+                text.append(gone.replace("\n", "⏎"), style=STYLES["gone"])
+        text.append("".join(self._tail).replace("\n", "⏎"), style=STYLES["drafted"])
         yield text
 
 
@@ -182,13 +201,14 @@ def _cells_to_index(word: str, width: int) -> int:
 
 
 def legend() -> Text:
-    return Text.assemble(
-        ("accepted draft", Origin.ACCEPTED.value), " · ",
-        ("correction", Origin.CORRECTION.value), " · ",
-        ("cloud's own", Origin.CLOUD.value), " · ",
-        ("draft ahead", "dim"), " · ",
-        ("rolled back", "dim strike red"),
-    )  # fmt: skip
+    names = {
+        "accepted": "accepted draft",
+        "corrected": "correction",
+        "cloud": "cloud's own",
+        "drafted": "draft ahead",
+        "gone": "rolled back",
+    }
+    return Text(" · ").join(Text(name, style=STYLES[origin]) for origin, name in names.items())
 
 
 def figures_table(rows: Mapping[str, Figures]) -> Table:
@@ -223,6 +243,18 @@ def figures_table(rows: Mapping[str, Figures]) -> Table:
     return table
 
 
+def figures_line(f: Figures) -> Text:
+    """The same of one answer, in a line."""
+    parts = [f"{f.tokens} tokens", f"TTFT {_number(_ms(f.ttft_s), 0)} ms", f"ITL {_number(_ms(f.itl_s), 1)} ms"]
+    if f.acceptance_rate is not None:
+        parts.append(f"α {_number(f.acceptance_rate, 2)}")
+    if f.steps_per_token is not None:
+        parts.append(f"{_number(f.steps_per_token, 2)} steps/token")
+    if f.bytes_up_per_token is not None and f.bytes_down_per_token is not None:
+        parts.append(f"{f.bytes_up_per_token:.0f} B up, {f.bytes_down_per_token:.0f} B down a token")
+    return Text(" · ".join(parts), style="dim")
+
+
 def _ms(seconds: float | None) -> float | None:
     return None if seconds is None else 1000 * seconds
 
@@ -235,15 +267,20 @@ def _number(value: float | None, digits: int) -> str:
 def model_progress(console: Console) -> Iterator[Progress]:
     """A bar for each step that `edge.models.ensure` reports; nothing at all if it has nothing to do."""
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
-    with ProgressBars(*columns, console=console) as bars:
-        tasks: dict[str, object] = {}
+    bars = ProgressBars(*columns, console=console)
+    tasks: dict[str, TaskID] = {}
 
-        def report(what: str, done: int, total: int | None) -> None:
-            if what not in tasks:
-                tasks[what] = bars.add_task(what, total=total)
-            bars.update(tasks[what], completed=done)  # type: ignore[arg-type]
+    def report(what: str, done: int, total: int | None) -> None:
+        if what not in tasks:
+            bars.start()  # not before: even an empty set of bars leaves a blank line
+            tasks[what] = bars.add_task(what, total=total)
+        bars.update(tasks[what], completed=done)
 
+    try:
         yield report
+    finally:
+        if tasks:
+            bars.stop()
 
 
 def disclosures_report(disclosures: Sequence[Disclosure], path: str) -> Text:

@@ -46,8 +46,11 @@ class Drafter(Protocol):
     name: str
     fingerprint: str
     """Of its vocabulary; empty if its drafts are in the target's ids by construction."""
-    vocabulary: Vocabulary | None
-    """Its tokenizer, when it has one: then the device templates prompts itself."""
+
+    @property
+    def vocabulary(self) -> Vocabulary | None:
+        """Its tokenizer, when it has one: then the device templates prompts itself."""
+        ...
 
     def begin(
         self,

@@ -10,9 +10,9 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from edge.figures import Arrivals
-from edge.terminal import LiveAnswer, Origin, PlainAnswer, figures_table, legend, line_break, model_progress
+from edge.terminal import LiveAnswer, PlainAnswer, figures_table, legend, line_break, model_progress
 
-ACCEPTED, CORRECTION, CLOUD = Origin.ACCEPTED, Origin.CORRECTION, Origin.CLOUD
+ACCEPTED, CORRECTED, CLOUD = "accepted", "corrected", "cloud"
 
 
 def console(width: int = 20, **options: object) -> Console:
@@ -42,20 +42,21 @@ def test_a_pipe_gets_the_text_and_nothing_else() -> None:
     file = io.StringIO()
     with PlainAnswer(file) as answer:
         answer.drafted(" never")
-        answer.committed([("The", CLOUD), (" cat", ACCEPTED)], agreed=0)
+        answer.committed([("The", CLOUD), (" cat", ACCEPTED)], 0)
         answer.rolled_back()
-        answer.committed([(" sat", CORRECTION)], agreed=0)
-    assert file.getvalue() == "The cat sat\n"
+        answer.committed([(" sat", CORRECTED)], 0)
+        answer.rest("!")
+    assert file.getvalue() == "The cat sat!\n"
 
 
 def test_drafts_stand_behind_the_head_until_they_are_committed_or_vanish() -> None:
     now = 0.0
     answer = LiveAnswer(console(), clock=lambda: now)
-    answer.committed([("The", CLOUD)], agreed=0)
+    answer.committed([("The", CLOUD)], 0)
     answer.drafted(" cat")
     answer.drafted(" is")
     assert shown(answer) == "The cat is"
-    answer.committed([(" cat", ACCEPTED), (" sat", CORRECTION)], agreed=1)
+    answer.committed([(" cat", ACCEPTED), (" sat", CORRECTED)], 1)
     answer.rolled_back()
     assert shown(answer) == "The cat sat is", "what was rolled back stays for a moment, struck through"
     answer.drafted(" down")
@@ -68,7 +69,7 @@ def test_a_full_line_is_printed_once_and_stays() -> None:
     words = [f"w{n:02} " for n in range(30)]
     with LiveAnswer(screen, clock=lambda: 0.0) as answer:
         for word in words:
-            answer.committed([(word, CLOUD)], agreed=0)
+            answer.committed([(word, CLOUD)], 0)
     text = re.sub(r"\x1b\[[\d;]*m", "", written(screen))
     # Every line but the last is printed for good: followed by a newline, it is never moved back over.
     for first in range(0, 25, 5):

@@ -1,0 +1,57 @@
+"""From a device's settings to its drafter."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from edge.drafters.base import Drafter
+from edge.errors import EdgeError
+from edge.models import DRAFT_NAME, Progress, ensure, find, pair
+
+if TYPE_CHECKING:
+    from edge.config import DeviceSettings
+
+
+class DrafterUnavailable(EdgeError):
+    """What was asked for can't draft on this device."""
+
+
+def load_drafter(
+    settings: DeviceSettings,
+    *,
+    fetched: Progress | None = None,
+    loaded: Callable[[float], None] | None = None,
+) -> Drafter | None:
+    """The drafter that the settings name; None for `none`. Blocks for seconds, or minutes on the very first time.
+
+    The embedded draft model is fetched if it is missing (`fetched` is told how far), any other model is not. Raises
+    ModelError or DrafterUnavailable.
+    """
+    if settings.drafter == "none":
+        return None
+    if settings.drafter == "ngram":
+        from edge.drafters.ngram import NgramDrafter
+
+        return NgramDrafter()
+    return _load_llama(settings, fetched, loaded)
+
+
+def _load_llama(settings: DeviceSettings, fetched: Progress | None, loaded: Callable[[float], None] | None) -> Drafter:
+    try:
+        from edge.drafters.llama_cpp import LlamaCppDrafter
+        from edge.llama import LlamaError
+    except ImportError as error:
+        raise DrafterUnavailable(
+            f"No llama.cpp here ({error}): `pip install 'paceline[llama]'`, or draft without it: --drafter ngram."
+        ) from error
+    directory = settings.model_dir.expanduser()
+    if settings.draft_model == DRAFT_NAME and not pair(directory).draft.is_file():
+        ensure(directory, target=False, progress=fetched)
+    path = find(settings.draft_model, directory)
+    try:
+        return LlamaCppDrafter(
+            path, streams=1, context=settings.draft_context, threads=settings.draft_threads, progress=loaded
+        )
+    except LlamaError as error:
+        raise DrafterUnavailable(str(error)) from error

@@ -1,0 +1,144 @@
+"""Where a device's questions go: to the cloud with drafts from here, or nowhere (privacy mode `local`)."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import UTC, datetime
+from typing import Protocol
+from uuid import uuid4
+
+from msgspec import Struct
+
+from edge.ask import Answered, ask_cloud, ask_hybrid, ask_local
+from edge.cloud import Cloud, choose_model
+from edge.config import DeviceSettings, gateway_url
+from edge.connection import Connection
+from edge.drafters.base import Drafter
+from edge.drafters.ngram import NgramDrafter
+from edge.errors import EdgeError
+from edge.generate import Generate
+from edge.privacy import DisclosureLog, Recorder
+from edge.protocol.frames import EdgeFrame, Message, ModelInfo, Policy, Sampling
+from edge.runtime import Runtime
+from edge.terminal import Answer
+
+
+class Question(Struct, frozen=True, kw_only=True):
+    messages: tuple[Message, ...]
+    sampling: Sampling
+    """`seed` is set: then every route gives the same answer."""
+    max_tokens: int | None = None
+
+
+class Route(Protocol):
+    title: str
+    """One line for the user: who answers, and who drafts."""
+
+    async def ask(self, question: Question, answer: Answer) -> Answered: ...
+
+    async def compare(self, question: Question) -> Answered | None:
+        """The same without this device's drafts; None where there is nothing to compare with."""
+        ...
+
+
+class LocalRoute:
+    def __init__(self, drafter: Drafter | None) -> None:
+        if drafter is None:
+            raise EdgeError("Without a drafter nobody answers in privacy mode `local`. Use --drafter llama.")
+        self._drafter = drafter
+        self.title = f"{drafter.name} alone: unverified, and nothing leaves this device"
+
+    async def ask(self, question: Question, answer: Answer) -> Answered:
+        return await ask_local(self._drafter, question.messages, question.sampling, question.max_tokens, answer)
+
+    async def compare(self, question: Question) -> Answered | None:
+        return None
+
+
+class HybridRoute:
+    def __init__(
+        self,
+        runtime: Runtime,
+        cloud: Cloud,
+        model: ModelInfo,
+        recorder: Recorder | None,
+        *,
+        policy: Policy | None,
+        coupled: bool,
+    ) -> None:
+        self._runtime = runtime
+        self._cloud = cloud
+        self._model = model
+        self._recorder = recorder
+        self._policy = policy
+        self._coupled = coupled
+        drafter = runtime.drafter
+        by = f"drafted here by {drafter.name}" if drafter is not None else "without drafts"
+        self.title = f"{model.id} at {cloud.url}, {by}"
+
+    async def ask(self, question: Question, answer: Answer) -> Answered:
+        request = Generate(
+            model=self._model.id,
+            messages=question.messages,
+            sampling=question.sampling,
+            max_tokens=question.max_tokens,
+            policy=self._policy,
+            coupled=self._coupled,
+        )
+        try:
+            return await ask_hybrid(self._runtime, request, answer)
+        finally:
+            if self._recorder is not None:
+                self._recorder.over()
+
+    async def compare(self, question: Question) -> Answered | None:
+        over: Callable[[int], None] = lambda size: None  # noqa: E731
+        if self._recorder is not None:
+            over = self._recorder.asked(self._model.id, question.messages)
+        await self._cloud.models()  # the hybrid route had its connection before the question too
+        answered, size = await ask_cloud(
+            self._cloud, self._model.id, question.messages, question.sampling, question.max_tokens
+        )
+        over(size)
+        return answered
+
+
+@asynccontextmanager
+async def open_hybrid(
+    settings: DeviceSettings, drafter: Drafter | None, warn: Callable[[str], None]
+) -> AsyncIterator[HybridRoute]:
+    """Connect. Raises Unreachable, Refused, or what the gateway answers to `hello`."""
+    url, key = gateway_url(settings.url), settings.key()
+    recorder = _recorder(settings, url, drafter) if settings.disclosure_log else None
+
+    def observe(frame: EdgeFrame, size: int) -> None:
+        if recorder is not None:
+            recorder.observe(frame, size)
+
+    async with AsyncExitStack() as stack:
+        fingerprint = drafter.fingerprint if drafter is not None else ""
+        connection = Connection(url, key=key, fingerprint=fingerprint, observe=observe)
+        await stack.enter_async_context(connection)
+        model = choose_model(connection.welcome.models, settings.model)
+        if drafter is not None and fingerprint and not model.match:
+            warn(f"{drafter.name} has another tokenizer than {model.id}: drafting from the text itself instead.")
+            drafter = NgramDrafter()
+            await connection.close()
+            connection = await stack.enter_async_context(Connection(url, key=key, observe=observe))
+        runtime = await stack.enter_async_context(Runtime(connection, drafter))
+        cloud = await stack.enter_async_context(Cloud(url, key))
+        coupled = settings.draft_sampling == "coupled"
+        yield HybridRoute(runtime, cloud, model, recorder, policy=settings.policy, coupled=coupled)
+
+
+def _recorder(settings: DeviceSettings, url: str, drafter: Drafter | None) -> Recorder:
+    vocabulary = drafter.vocabulary if drafter is not None else None
+    return Recorder(
+        DisclosureLog(settings.disclosures()),
+        gateway=url,
+        mode=settings.privacy,
+        now=lambda: datetime.now(UTC).isoformat(timespec="seconds"),
+        new_id=lambda: uuid4().hex,
+        piece=vocabulary.piece if vocabulary is not None else None,
+    )
