@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from edge.drafters.ngram import NgramDrafter
+from edge.protocol.frames import Sampling
+from tests.edge.drafters.contract import Operation, check, operations, propose, samplings
+
+GREEDY = Sampling(temperature=0, seed=0)
+FEW = st.integers(0, 3)  # so that texts repeat themselves
+
+
+@given(prompt=st.lists(FEW, min_size=1, max_size=20), sampling=samplings(), history=operations(FEW))
+def test_contract(prompt: list[int], sampling: Sampling, history: list[Operation]) -> None:
+    check(NgramDrafter(), prompt, sampling, history)
+
+
+@given(
+    tokens=st.lists(FEW, min_size=1, max_size=40),
+    shortest=st.integers(1, 3),
+    more=st.integers(0, 2),
+    split=st.integers(0),
+)
+def test_proposes_what_followed_the_latest_longest_match(
+    tokens: list[int], shortest: int, more: int, split: int
+) -> None:
+    prompt = 1 + split % len(tokens)
+    drafter = NgramDrafter(longest=shortest + more, shortest=shortest)
+    continuation = drafter.begin(tokens[:prompt], GREEDY, committed=tokens[prompt:])
+    proposal = continuation.propose()
+    assert (None if proposal is None else proposal.token) == searched(tokens, shortest, shortest + more)
+
+
+def searched(tokens: list[int], shortest: int, longest: int) -> int | None:
+    """The same by plain search."""
+    for length in range(min(longest, len(tokens) - 1), shortest - 1, -1):
+        for end in range(len(tokens) - 1, length - 1, -1):
+            if tokens[end - length : end] == tokens[-length:]:
+                return tokens[end]
+    return None
+
+
+def test_goes_on_while_the_text_repeats() -> None:
+    continuation = NgramDrafter().begin([1, 2, 3, 4, 5, 6, 9, 1, 2], GREEDY)
+    assert propose(continuation, 5) == [3, 4, 5, 6, 9]
+
+
+def test_goes_round_and_round_in_a_loop() -> None:
+    assert propose(NgramDrafter().begin([7, 8, 7, 8], GREEDY), 5) == [7, 8, 7, 8, 7]
+
+
+def test_a_longer_match_is_worth_more() -> None:
+    long, short = [1, 2, 3, 4, 5, 1, 2, 3, 4], [1, 2, 9, 3, 1, 2]
+    confidences = [
+        proposal.confidence
+        for proposal in (NgramDrafter().begin(prompt, GREEDY).propose() for prompt in (long, short))
+        if proposal is not None
+    ]
+    assert confidences == [4 / 5, 2 / 3]
+
+
+def test_nothing_to_propose_without_a_match() -> None:
+    continuation = NgramDrafter().begin([1, 2, 3], GREEDY)
+    assert continuation.propose() is None
+    continuation.feed([1, 2])
+    assert propose(continuation, 1) == [3]
+
+
+@pytest.mark.parametrize(("longest", "shortest"), [(1, 2), (3, 0)])
+def test_refuses_lengths_that_cannot_be(longest: int, shortest: int) -> None:
+    with pytest.raises(ValueError, match="must hold"):
+        NgramDrafter(longest=longest, shortest=shortest)
