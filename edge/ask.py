@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import aclosing
-from typing import cast
 
 from msgspec import Struct
 
 from edge.cloud import Cloud, Done
 from edge.drafters.base import Drafter
 from edge.errors import EdgeError
-from edge.events import Committed, Drafted, Ended, Event, Measures, RolledBack
+from edge.events import Committed, Drafted, Ended, Measures, RolledBack
 from edge.figures import Arrivals, Figures
 from edge.generate import Generate
 from edge.openai.text import OutputText
@@ -37,7 +36,7 @@ async def ask_hybrid(runtime: Runtime, request: Generate, answer: Answer) -> Ans
     """Drafted here, decided by the cloud. Cancelling it cancels the stream. Raises what `Runtime.generate` raises."""
     piece = runtime.vocabulary.piece if runtime.vocabulary is not None else None
     text: list[str] = []
-    async with aclosing(cast(AsyncGenerator[Event, None], runtime.generate(request))) as events:
+    async with aclosing(runtime.generate(request)) as events:
         async for event in events:
             match event:
                 case Drafted():

@@ -49,6 +49,11 @@ class PrivacyOption(StrEnum):
 
 Url = Annotated[str | None, typer.Option("--url", help="The gateway's address.", show_default=False)]
 Key = Annotated[str | None, typer.Option("--key", help="API key. [env: PACELINE_API_KEY]", show_default=False)]
+TargetModel = Annotated[str | None, typer.Option("--model", help="The target model's id.", show_default=False)]
+Drafting = Annotated[DrafterOption | None, typer.Option("--drafter", help="What drafts on this device.")]
+DraftModel = Annotated[
+    str | None, typer.Option("--draft-model", help="GGUF file, or its name in the model cache.", show_default=False)
+]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object instead of text for people.")]
 
 
@@ -65,10 +70,10 @@ def chat(
     question: Annotated[str | None, typer.Argument(help="What to ask; without it, a conversation.")] = None,
     url: Url = None,
     key: Key = None,
-    model: Annotated[str | None, typer.Option(help="The target model's id.", show_default=False)] = None,
+    model: TargetModel = None,
     policy: Annotated[PolicyOption | None, typer.Option(help="What the cloud does when no draft has come.")] = None,
-    drafter: Annotated[DrafterOption | None, typer.Option(help="What drafts on this device.")] = None,
-    draft_model: Annotated[str | None, typer.Option(help="GGUF file, or its name in the model cache.")] = None,
+    drafter: Drafting = None,
+    draft_model: DraftModel = None,
     max_tokens: Annotated[int | None, typer.Option(min=1, help="Longest answer.")] = None,
     temperature: Annotated[float, typer.Option(min=0, max=100)] = 0.0,
     top_p: Annotated[float, typer.Option(min=0.0001, max=1)] = 1.0,
@@ -96,11 +101,19 @@ def chat(
 
 
 @app.command()
-def doctor(url: Url = None, key: Key = None, as_json: AsJson = False) -> None:
+def doctor(
+    url: Url = None,
+    key: Key = None,
+    model: TargetModel = None,
+    drafter: Drafting = None,
+    draft_model: DraftModel = None,
+    as_json: AsJson = False,
+) -> None:
     """Check what is installed and reachable, measure, and say whether drafting pays here."""
     from edge.doctor import run_doctor
 
-    raise typer.Exit(run_doctor(_settings(url=url, api_key=key), as_json=as_json))
+    settings = _settings(url=url, api_key=key, model=model, drafter=drafter and drafter.value, draft_model=draft_model)
+    raise typer.Exit(run_doctor(settings, as_json=as_json))
 
 
 @app.command()

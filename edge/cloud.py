@@ -134,7 +134,7 @@ def _request(messages: Sequence[Message], model: str, sampling: Sampling, max_to
 
 
 def _unreachable(url: str, error: Exception) -> str:
-    return f"No gateway answers at {url} ({error or type(error).__name__}). Is `paceline-gateway serve` running?"
+    return f"no gateway answers at {url} ({str(error) or type(error).__name__})"
 
 
 def _refusal(status: int, body: bytes) -> Refused:

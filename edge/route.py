@@ -19,7 +19,7 @@ from edge.drafters.ngram import NgramDrafter
 from edge.errors import EdgeError
 from edge.generate import Generate
 from edge.privacy import DisclosureLog, Recorder
-from edge.protocol.frames import EdgeFrame, Message, ModelInfo, Policy, Sampling
+from edge.protocol.frames import Message, ModelInfo, Policy, Sampling
 from edge.runtime import Runtime
 from edge.terminal import Answer
 
@@ -109,34 +109,46 @@ async def open_hybrid(
     settings: DeviceSettings, drafter: Drafter | None, warn: Callable[[str], None]
 ) -> AsyncIterator[HybridRoute]:
     """Connect. Raises Unreachable, Refused, or what the gateway answers to `hello`."""
+    recorder = recorder_for(settings, drafter)
+    async with connected(settings, drafter, recorder) as (connection, model, fits):
+        if drafter is not None and not fits:
+            warn(f"{drafter.name} has another tokenizer than {model.id}: drafting from the text itself instead.")
+            drafter = NgramDrafter()
+        cloud = Cloud(gateway_url(settings.url), settings.key())
+        async with cloud, Runtime(connection, drafter) as runtime:
+            coupled = settings.draft_sampling == "coupled"
+            yield HybridRoute(runtime, cloud, model, recorder, policy=settings.policy, coupled=coupled)
+
+
+@asynccontextmanager
+async def connected(
+    settings: DeviceSettings, drafter: Drafter | None, recorder: Recorder | None
+) -> AsyncIterator[tuple[Connection, ModelInfo, bool]]:
+    """The gateway, the model to ask, and whether the drafter's tokenizer is that model's. Raises as `open_hybrid`."""
     url, key = gateway_url(settings.url), settings.key()
-    recorder = _recorder(settings, url, drafter) if settings.disclosure_log else None
-
-    def observe(frame: EdgeFrame, size: int) -> None:
-        if recorder is not None:
-            recorder.observe(frame, size)
-
+    observe = recorder.observe if recorder is not None else None
+    fingerprint = drafter.fingerprint if drafter is not None else ""
     async with AsyncExitStack() as stack:
-        fingerprint = drafter.fingerprint if drafter is not None else ""
         connection = Connection(url, key=key, fingerprint=fingerprint, observe=observe)
         await stack.enter_async_context(connection)
         model = choose_model(connection.welcome.models, settings.model)
-        if drafter is not None and fingerprint and not model.match:
-            warn(f"{drafter.name} has another tokenizer than {model.id}: drafting from the text itself instead.")
-            drafter = NgramDrafter()
+        fits = not fingerprint or model.match
+        if (
+            not fits
+        ):  # the gateway would refuse a stream with drafts in other ids; without a fingerprint it asks nothing
             await connection.close()
             connection = await stack.enter_async_context(Connection(url, key=key, observe=observe))
-        runtime = await stack.enter_async_context(Runtime(connection, drafter))
-        cloud = await stack.enter_async_context(Cloud(url, key))
-        coupled = settings.draft_sampling == "coupled"
-        yield HybridRoute(runtime, cloud, model, recorder, policy=settings.policy, coupled=coupled)
+        yield connection, model, fits
 
 
-def _recorder(settings: DeviceSettings, url: str, drafter: Drafter | None) -> Recorder:
+def recorder_for(settings: DeviceSettings, drafter: Drafter | None) -> Recorder | None:
+    """Keeps the disclosure log, unless the user has switched it off."""
+    if not settings.disclosure_log:
+        return None
     vocabulary = drafter.vocabulary if drafter is not None else None
     return Recorder(
         DisclosureLog(settings.disclosures()),
-        gateway=url,
+        gateway=gateway_url(settings.url),
         mode=settings.privacy,
         now=lambda: datetime.now(UTC).isoformat(timespec="seconds"),
         new_id=lambda: uuid4().hex,

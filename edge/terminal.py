@@ -214,7 +214,7 @@ def legend() -> Text:
 def figures_table(rows: Mapping[str, Figures]) -> Table:
     """One row a route. Times in milliseconds."""
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), collapse_padding=True, pad_edge=False, header_style="bold")
-    table.add_column("")
+    table.add_column("", no_wrap=True)
     for name in (
         "tokens",
         "TTFT\nms",
