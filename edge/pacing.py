@@ -2,9 +2,9 @@
 
 Window. A token drafted now is answered after R + t_v: it travels, waits for a step, and the commit travels back.
 Meanwhile the drafter makes (R + t_v) / t_d more, and the cloud can use them all, so that many must be allowed in
-flight; and the t_v / t_d of one step on top, since commits come in step-sized lots. Beyond that a draft can't arrive any
-sooner than it is needed. Nor is it worth drafting what will not survive: a token k deep is right only if all before it
-were, α^k; below 1% it costs energy and brings nothing.
+flight; and the t_v / t_d of one step on top, since commits come in step-sized lots. Beyond that a draft can't arrive
+any sooner than it is needed. Nor is it worth drafting what will not survive: a token k deep is right only if all before
+it were, α^k; below 1% it costs energy and brings nothing.
 
 Block. One token a frame: the cloud steps when it steps, and what waits here for company may miss the step. Drafts that
 are ready together travel together anyway, for the writer takes all that is there. Only `sync` sends whole rounds.

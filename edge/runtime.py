@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from types import TracebackType
 from typing import Self
 
@@ -56,7 +56,7 @@ class Runtime:
         """Waits until the worker thread is done with streams that have ended."""
         await self._worker.close()
 
-    async def generate(self, request: Generate) -> AsyncIterator[Event]:
+    async def generate(self, request: Generate) -> AsyncGenerator[Event, None]:
         """The events of one stream; the last is `Ended`. Leaving early (`aclose`) cancels it.
 
         Raises what the gateway answered (edge.protocol.errors), or ConnectionLost, Unreachable or Closed (edge.errors).

@@ -27,10 +27,12 @@ class _Server(uvicorn.Server):
 class Gateway:
     """Serve from entering to leaving. `port` 0: a free one; a later gateway on the same port and data is a restart."""
 
-    def __init__(self, data: Path, script: Script, *, port: int = 0, step_s: float = 0.0, grace_s: float = 60.0) -> None:
+    def __init__(
+        self, data: Path, script: Script, *, port: int = 0, step_s: float = 0.0, grace_s: float = 60.0
+    ) -> None:
         self.port = port
         self._settings = Settings(
-            _env_file=None,
+            _env_file=None,  # type: ignore[call-arg]  # pydantic-settings takes it
             data_dir=data,
             grace_s=grace_s,
             log_level="error",
