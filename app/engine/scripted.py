@@ -28,9 +28,10 @@ class ScriptedModel:
         step_s: float = 0.0,
         token_s: float = 0.0,
         sleep: Callable[[float], None] = time.sleep,
+        clock: Callable[[], float] = time.monotonic,
         fail_at: int | None = None,
     ) -> None:
-        """A step takes `step_s` and `token_s` per token in it, seconds, passed to `sleep`."""
+        """A step takes `step_s` and `token_s` per token in it, seconds; what its own work leaves of that is slept."""
         self.vocabulary: ScriptVocabulary = script.vocabulary
         self.steps = 0
         self.tokens = 0
@@ -42,6 +43,7 @@ class ScriptedModel:
         """Lengths."""
         self._cost = (step_s, token_s)
         self._sleep = sleep
+        self._clock = clock
         self._fail_at = fail_at
         self._rows: list[NDArray[np.float32]] = []
 
@@ -62,11 +64,13 @@ class ScriptedModel:
         count = sum(len(run.tokens) for run in runs)
         self.tokens += count
         step_s, token_s = self._cost
-        if cost_s := step_s + token_s * count:
-            self._sleep(cost_s)
+        cost_s = step_s + token_s * count
+        ready = self._clock() + cost_s
         self._rows = []
         for run in runs:
             self._compute(run)
+        if cost_s:
+            self._sleep(max(0.0, ready - self._clock()))
 
     def logits(self, row: int) -> NDArray[np.float32]:
         return self._rows[row]
@@ -113,6 +117,8 @@ class ScriptedEngine(BatchingEngine):
         )
 
         def load_model() -> ScriptedModel:
-            return ScriptedModel(self.script, streams, step_s=step_s, token_s=token_s, sleep=sleep, fail_at=fail_at)
+            return ScriptedModel(
+                self.script, streams, step_s=step_s, token_s=token_s, sleep=sleep, clock=clock, fail_at=fail_at
+            )
 
         super().__init__(load_model, capacity, model_id=model_id, window=window, clock=clock)

@@ -39,7 +39,7 @@ def repeating(pattern: Sequence[bool]) -> Pattern:
 
 
 class ScriptedDrafter:
-    """`draft_s`: seconds that a token takes, passed to `sleep`."""
+    """`draft_s`: seconds that a token takes, the script's own work included; the rest of them is slept."""
 
     name = "scripted"
 
@@ -50,6 +50,7 @@ class ScriptedDrafter:
         *,
         draft_s: float = 0.0,
         sleep: Callable[[float], None] = time.sleep,
+        clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self.vocabulary: Vocabulary | None = script.vocabulary
         self.fingerprint = script.vocabulary.fingerprint
@@ -57,6 +58,7 @@ class ScriptedDrafter:
         self._right = right
         self._draft_s = draft_s
         self._sleep = sleep
+        self._clock = clock
 
     def begin(
         self,
@@ -67,38 +69,47 @@ class ScriptedDrafter:
         coupled: bool = True,
     ) -> ScriptedContinuation:
         """It always knows the target's noise: `coupled` changes nothing."""
-        continuation = ScriptedContinuation(self._script, self._right, self._wait, prompt, sampling)
+        continuation = ScriptedContinuation(self._script, self._right, self._until, prompt, sampling)
         continuation.feed(committed)
         return continuation
 
     def close(self) -> None:
         pass
 
-    def _wait(self) -> None:
-        if self._draft_s:
-            self._sleep(self._draft_s)
+    def _until(self) -> Callable[[], None]:
+        """What waits until a token that begins now may be ready."""
+        if not self._draft_s:
+            return lambda: None
+        ready = self._clock() + self._draft_s
+        return lambda: self._sleep(max(0.0, ready - self._clock()))
 
 
 class ScriptedContinuation:
     def __init__(
-        self, script: Script, right: Pattern, wait: Callable[[], None], prompt: Sequence[int], sampling: Sampling
+        self,
+        script: Script,
+        right: Pattern,
+        until: Callable[[], Callable[[], None]],
+        prompt: Sequence[int],
+        sampling: Sampling,
     ) -> None:
         self._script = script
         self._right = right
-        self._wait = wait
+        self._until = until
         self._key = script.key(prompt)
         self._previous = prompt[-1]
         self._sampler = Sampler(sampling, script.vocabulary.size, prompt)
         self._output: list[int] = []
 
     def propose(self) -> Proposal | None:
-        self._wait()
+        wait = self._until()
         position = len(self._output)
         previous = self._output[-1] if self._output else self._previous
         token = self._sampler.pick(self._script.logits(self._key, position, previous), position)
         if not self._right(position):
             token = _WRONG if token != _WRONG else ord("!")
         self.feed([token])
+        wait()
         return Proposal(token, 1.0)
 
     def rollback(self, length: int) -> None:

@@ -50,6 +50,6 @@ def test_is_right_as_often_as_told(rate: float) -> None:
 
 def test_each_token_takes_its_time() -> None:
     slept: list[float] = []
-    drafter = ScriptedDrafter(SCRIPT, right_with(1.0), draft_s=0.01, sleep=slept.append)
+    drafter = ScriptedDrafter(SCRIPT, right_with(1.0), draft_s=0.01, sleep=slept.append, clock=lambda: 0.0)
     propose(drafter.begin(PROMPT, GREEDY), 3)
     assert slept == [0.01, 0.01, 0.01]
