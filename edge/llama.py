@@ -86,14 +86,17 @@ class ContextSettings:
     """Of the KV cache, all sequences together if `unified`, else each."""
     batch_tokens: int = 256
     """In one call of `decode`."""
-    micro_tokens: int = 48
-    """Computed at a time: from 64 on llama.cpp's CPU attention goes another way, with other rounding."""
+    micro_tokens: int = 63
+    """Computed at a time. From 64 on llama.cpp's CPU attention goes another way, with other rounding."""
     threads: int = 1
     flash_attention: bool = True
     unified: bool = True
     """One pool of cells for all sequences: then runs of different lengths are computed at once."""
     wide_cache: bool = False
     """Keys and values in F32 instead of F16."""
+    steady: bool = False
+    """Compute one token as if it were two. llama.cpp's CPU kernels for a single one round otherwise than those for more
+    (and are faster): with this, logits on one CPU thread are the same to the bit whatever else is in a batch."""
 
 
 class Context:
@@ -108,8 +111,9 @@ class Context:
             raise LlamaError(f"no context of {settings.tokens} tokens for {model.path.name}{_last_words()}")
         self._handle: Any = handle
         self._memory = llama_cpp.llama_get_memory(handle)
-        self._batch = llama_cpp.llama_batch_init(settings.batch_tokens, 0, 1)
-        self._rows = 0
+        self._batch = llama_cpp.llama_batch_init(settings.batch_tokens + 1, 0, 1)
+        self._rows: list[int] = []
+        """Where among the rows that were computed those are that were wanted."""
         self._logits: NDArray[np.float32] = np.empty((0, self.vocabulary_size), np.float32)
 
     def decode(
@@ -123,27 +127,29 @@ class Context:
 
         Raises CacheFull or LlamaError; the KV cache is then as it was.
         """
-        batch, count = self._batch, len(tokens)
+        count = len(tokens)
         if not 0 < count <= self.settings.batch_tokens:
             raise LlamaError(f"a batch of {count} tokens, it takes 1 to {self.settings.batch_tokens}")
-        batch.n_tokens = count
+        outputs = [bool(want) for want in wanted]
         for i in range(count):
-            batch.token[i] = tokens[i]
-            batch.pos[i] = positions[i]
-            batch.n_seq_id[i] = 1
-            batch.seq_id[i][0] = sequences[i]
-            batch.logits[i] = wanted[i]
-        status = llama_cpp.llama_decode(self._handle, batch)
+            self._put(i, tokens[i], positions[i], sequences[i])
+        scratch = self.settings.steady and count % self.settings.micro_tokens == 1
+        if scratch:
+            self._put(count, 0, 0, self.settings.sequences)
+            outputs.append(False)
+        self._rows = self._mark(outputs)
+        status = llama_cpp.llama_decode(self._handle, self._batch)
+        if scratch:
+            self.remove(self.settings.sequences, 0)
         if status == 1:
             raise CacheFull(f"no room for {count} tokens in a KV cache of {self.settings.tokens}")
         if status:
             raise LlamaError(f"decode failed with status {status}{_last_words()}")
-        self._rows = sum(map(bool, wanted))
-        self._fetch_logits()
+        self._fetch_logits(sum(outputs))
 
     def logits(self, row: int) -> NDArray[np.float32]:
         """Logits, shape (vocabulary,), of the row-th wanted token. A view, valid until the next `decode`."""
-        view: NDArray[np.float32] = self._logits[row]
+        view: NDArray[np.float32] = self._logits[self._rows[row]]
         return view
 
     def remove(self, sequence: int, start: int) -> None:
@@ -167,11 +173,41 @@ class Context:
             llama_cpp.llama_batch_free(self._batch)
             llama_cpp.llama_free(handle)
 
-    def _fetch_logits(self) -> None:
+    def _put(self, at: int, token: int, position: int, sequence: int) -> None:
+        batch = self._batch
+        batch.token[at] = token
+        batch.pos[at] = position
+        batch.n_seq_id[at] = 1
+        batch.seq_id[at][0] = sequence
+
+    def _mark(self, outputs: list[bool]) -> list[int]:
+        """Ask for rows; with `steady`, for two where one is wanted of what is computed at a time (`outputs` is
+        changed).
+
+        Returns the places of those that were wanted.
+        """
+        wanted = list(outputs)
+        if self.settings.steady:
+            micro = self.settings.micro_tokens
+            for begin in range(0, len(outputs), micro):
+                block = outputs[begin : begin + micro]
+                if sum(block) == 1:
+                    at = block.index(True)
+                    outputs[begin + (at - 1 if at else 1)] = True
+        self._batch.n_tokens = len(outputs)
+        places, place = [], 0
+        for i, output in enumerate(outputs):
+            self._batch.logits[i] = output
+            if wanted[i]:
+                places.append(place)
+            place += output
+        return places
+
+    def _fetch_logits(self, rows: int) -> None:
         """Waits for the computation, on devices that work asynchronously."""
-        if self._rows:
+        if rows:
             pointer = llama_cpp.llama_get_logits(self._handle)
-            self._logits = np.ctypeslib.as_array(pointer, (self._rows, self.vocabulary_size))
+            self._logits = np.ctypeslib.as_array(pointer, (rows, self.vocabulary_size))
 
 
 def quantize(source: str | os.PathLike[str], target: str | os.PathLike[str], kind: str, *, threads: int = 0) -> None:
@@ -199,10 +235,11 @@ def quantize(source: str | os.PathLike[str], target: str | os.PathLike[str], kin
 
 def _context_params(settings: ContextSettings) -> Any:
     params = llama_cpp.llama_context_default_params()
-    params.n_ctx = settings.tokens * (1 if settings.unified else settings.sequences)
-    params.n_batch = settings.batch_tokens
-    params.n_ubatch = min(settings.micro_tokens, settings.batch_tokens)
-    params.n_seq_max = settings.sequences
+    sequences = settings.sequences + settings.steady  # one more for the token that is only there for company
+    params.n_ctx = settings.tokens + settings.steady if settings.unified else settings.tokens * sequences
+    params.n_batch = settings.batch_tokens + 1
+    params.n_ubatch = min(settings.micro_tokens, settings.batch_tokens + 1)
+    params.n_seq_max = sequences
     params.n_threads = params.n_threads_batch = settings.threads
     params.flash_attn_type = (
         llama_cpp.LLAMA_FLASH_ATTN_TYPE_ENABLED
