@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 
 import httpx2
 from rich.console import Console
-from rich.panel import Panel
 
 from app.config import Settings
 
@@ -43,8 +42,8 @@ def main() -> int:
     # Ctrl-C and `kill` take the same way out, so that the gateway never outlives us.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        _step("The embedded model pair", ["-m", "edge.cli", "models", "pull"])
-        _step("The database", ["-m", "alembic", "upgrade", "head"])
+        _step("The embedded model pair", [_script("paceline-edge"), "models", "pull"])
+        _step("The database", [sys.executable, "-m", "alembic", "upgrade", "head"])
         with _gateway(settings, console):
             _ask(settings, console)
             _invite(settings, console)
@@ -58,7 +57,7 @@ def main() -> int:
 
 
 def _step(name: str, arguments: Sequence[str]) -> None:
-    if subprocess.run([sys.executable, *arguments], check=False).returncode:  # noqa: S603
+    if subprocess.run(arguments, check=False).returncode:  # noqa: S603
         raise QuickstartError(f"{name} could not be set up; the lines above say why.")
 
 
@@ -74,8 +73,8 @@ def _gateway(settings: Settings, console: Console) -> Iterator[None]:
     log = settings.data_dir / "gateway.log"
     with log.open("ab") as output:
         # A session of its own: Ctrl-C reaches us alone, and we stop it in order.
-        process = subprocess.Popen(
-            [sys.executable, "-m", "app.cli", "serve"],
+        process = subprocess.Popen(  # noqa: S603
+            [_script("paceline-gateway"), "serve"],
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,
@@ -139,7 +138,7 @@ def _ask(settings: Settings, console: Console) -> None:
     gateway = {"PACELINE_URL": f"http://{settings.host}:{settings.port}", "PACELINE_API_KEY": _key(settings)}
     environment = {**os.environ, **gateway}
     process = subprocess.Popen(  # noqa: S603
-        [sys.executable, "-m", "edge.cli", "chat", QUESTION, "--compare", "--max-tokens", "120"],
+        [_script("paceline-edge"), "chat", QUESTION, "--compare", "--max-tokens", "120"],
         env=environment,
     )
     _pin(process.pid, core=1)
@@ -164,27 +163,27 @@ def _key(settings: Settings) -> str:
 def _invite(settings: Settings, console: Console) -> None:
     base, key = f"http://{settings.host}:{settings.port}", _key(settings)
     request = '{"messages": [{"role": "user", "content": "Hello!"}], "stream": true}'
-    console.print(
-        Panel(
-            f"[bold]API key[/]  {key}\n"
-            f"[bold]Page[/]     {base}/#key={key}\n"
-            f"[bold]Edge[/]     PACELINE_API_KEY={key} {_command('paceline-edge')} chat\n"
-            f"[bold]OpenAI[/]   base URL {base}/v1, or:",
-            title="Up and running · Ctrl-C stops it",
-            title_align="left",
-            expand=False,
-        )
-    )
-    sys.stdout.write(  # not through rich: whole lines, to be copied
-        f"curl -N {base}/v1/chat/completions \\\n"
-        f"  -H 'Authorization: Bearer {key}' -H 'Content-Type: application/json' \\\n"
-        f"  -d '{request}'\n"
-    )
+    console.rule("[bold]Up and running, Ctrl-C stops it[/]")
+    # Not through rich: whole lines, to be copied.
+    sys.stdout.write(f"""
+A page that drafts in the browser:
+  {base}/#key={key}
+
+Chat from this terminal, as a device:
+  PACELINE_API_KEY={key} {os.path.relpath(_script("paceline-edge"))} chat
+
+Any OpenAI client: base URL {base}/v1, or
+  curl -N {base}/v1/chat/completions \\
+    -H 'Authorization: Bearer {key}' \\
+    -H 'Content-Type: application/json' -d '{request}'
+
+""")
     sys.stdout.flush()
 
 
-def _command(name: str) -> str:
-    return os.path.relpath(os.path.join(os.path.dirname(sys.executable), name))
+def _script(name: str) -> str:
+    """Path of a command of ours, in the environment that runs this."""
+    return os.path.join(os.path.dirname(sys.executable), name)
 
 
 if __name__ == "__main__":
