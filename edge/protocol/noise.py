@@ -48,7 +48,7 @@ def philox4x32(counter: tuple[Lane, Lane, Lane, Lane], key: tuple[int, int]) -> 
 def words(
     seed: int, position: int, choice: int, tokens: NDArray[np.int64]
 ) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
-    """The first two words of each token's block: x0 and x1, both of shape tokens.shape, 32 bits each."""
+    """The first two words of each token's block: x0 and x1, both of shape (n,) as `tokens`, 32 bits each."""
     key = (seed & _MASK, seed >> 32)
     if len(tokens) <= _FEW:
         blocks = [philox4x32((position, token, choice, 0), key) for token in tokens.tolist()]
@@ -71,8 +71,18 @@ def gumbel(x0: NDArray[np.uint64], x1: NDArray[np.uint64]) -> NDArray[np.float64
 
 
 def noise(seed: int, position: int, choice: int, tokens: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Gumbel noise of each token id at an output position; float64, shape tokens.shape.
+    """Gumbel noise of each token id at an output position; float64, shape (n,).
 
-    seed in [0, 2⁶³), position and ids in [0, 2³²), choice in [0, 2³¹).
+    `tokens` has shape (n,). seed in [0, 2⁶³), position and ids in [0, 2³²), choice in [0, 2³¹).
     """
     return gumbel(*words(seed, position, choice, tokens))
+
+
+def noise_grid(seed: int, positions: range, choice: int, vocabulary: int) -> NDArray[np.float64]:
+    """Noise of all tokens of a small vocabulary at several positions, (len(positions), vocabulary).
+
+    Most of what a few hundred tokens cost is numpy's calls, so many positions cost about as much as one.
+    """
+    counter = np.array(positions, np.uint64).repeat(vocabulary), np.tile(np.arange(vocabulary), len(positions))
+    x0, x1, _, _ = philox4x32((counter[0], counter[1].astype(np.uint64), choice, 0), (seed & _MASK, seed >> 32))
+    return gumbel(np.asarray(x0), np.asarray(x1)).reshape(len(positions), vocabulary)

@@ -42,14 +42,19 @@ class Row:
 
     def at_least(self, threshold: np.float32) -> tuple[Ids, Floats]:
         """Ids and logits of all tokens whose logit is at least `threshold`; plain ones by id, then the changed ones."""
-        threshold = max(threshold, _LOWEST)
-        ids = np.flatnonzero(self.plain >= threshold)
+        ids = np.flatnonzero(self.plain >= max(threshold, _LOWEST))
         logits = self.plain[ids].astype(np.float64)
         if len(self.changed):
-            above = self.values >= threshold
+            above = (self.values >= threshold) & (self.values > -np.inf)  # a penalty may go below float32's range
             ids = np.concatenate((ids, self.changed[above]))
             logits = np.concatenate((logits, self.values[above]))
         return ids, logits
+
+    def dense(self) -> Floats:
+        """All logits in float64, (V,); −inf where nothing is left."""
+        logits = self.plain.astype(np.float64)
+        logits[self.changed] = self.values
+        return logits
 
     def ranked(self, threshold: np.float32) -> tuple[Ids, Floats]:
         """As `at_least`, in rank order."""
@@ -111,8 +116,7 @@ class Row:
         return total, _SCREEN_ERROR
 
     def _exact_total(self, temperature: float) -> float:
-        plain, changed = self.plain.astype(np.float64), self.values
-        return float(self._weights(plain, temperature).sum() + self._weights(changed, temperature).sum())
+        return float(self._weights(self.dense(), temperature).sum())
 
 
 def below(threshold: float) -> np.float32:

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from edge.protocol.frames import Sampling, TokenLogprob
-from edge.protocol.noise import LARGEST, gumbel, noise, words
+from edge.protocol.noise import LARGEST, gumbel, noise, noise_grid, words
 from edge.protocol.penalties import Penalties, check_bias
 from edge.protocol.row import Floats, Ids, Row, below
 from edge.protocol.survivors import Survivors, above, best, count_kept
@@ -29,7 +29,7 @@ __all__ = ["NothingLeft", "Sampler", "Survivors", "noise"]
 Logits = NDArray[np.float32]
 Mask = NDArray[np.bool_]
 
-_SMALL: Final = 512  # so few tokens get their noise at once: screening would cost more
+_SMALL: Final = 512  # so few tokens get all their noise: screening would cost more
 _LEADERS: Final = 256  # of more tokens, these many get their noise first, to screen the others by
 _CHUNK: Final = 8192
 
@@ -55,6 +55,8 @@ class Sampler:
         self.sampling = sampling
         self.vocabulary = vocabulary
         self._penalties = Penalties(sampling, vocabulary, prompt) if Penalties.needed(sampling) else None
+        self._grid = np.empty((0, vocabulary))
+        self._grid_start = 0
 
     def push(self, token: int) -> None:
         """Count a token of the output. Only penalties look at it."""
@@ -127,7 +129,21 @@ class Sampler:
         return _clean(plain, changed, values)
 
     def _noise(self, position: int, ids: Ids) -> Floats:
+        if self.vocabulary <= _SMALL:
+            return self._noise_of_all(position)[ids]
         return noise(self.sampling.seed or 0, position, self.sampling.choice, ids)
+
+    def _noise_of_all(self, position: int) -> Floats:
+        """A small vocabulary's noise, (V,): computed for some positions at a time, as they mostly come in order."""
+        at = position - self._grid_start
+        if not 0 <= at < len(self._grid):
+            rows = 4096 // self.vocabulary
+            at = position % rows
+            self._grid_start = position - at
+            positions = range(self._grid_start, self._grid_start + rows)
+            self._grid = noise_grid(self.sampling.seed or 0, positions, self.sampling.choice, self.vocabulary)
+        row: Floats = self._grid[at]
+        return row
 
     def _pick_filtered(self, row: Row, position: int) -> int:
         rule = self.sampling
@@ -152,8 +168,7 @@ class Sampler:
         """Argmax over the whole vocabulary, with noise for those tokens only that could still win."""
         temperature = self.sampling.temperature
         if len(row.plain) <= _SMALL:
-            ids, values = row.at_least(np.float32(-np.inf))
-            return self._leader(position, ids, (values - row.top) / temperature)[1]
+            return int(((row.dense() - row.top) / temperature + self._noise_of_all(position)).argmax())
         ids, values = row.at_least(below(row.top - 3 * temperature))
         leader = self._leader(position, ids[:_LEADERS], (values[:_LEADERS] - row.top) / temperature)
         # No noise is above LARGEST, so tokens that far below the leader need not even be hashed.
