@@ -6,7 +6,7 @@
 import { keepBytes, sentences, visible } from "./text.js";
 
 /** More would only be clutter: a ghost is gone in a second. */
-const GHOST_TOKENS = 6;
+const GHOST_TOKENS = 4;
 /** Stands for a draft whose text this tab hasn't seen yet. */
 const UNKNOWN = "·";
 
@@ -46,10 +46,8 @@ export class AnswerView {
     this.#pending.textContent = "";
     pieces.forEach(({ text, origin }, index) => {
       if (index === agreed && rolledBack.length > 0) this.#lift(rolledBack);
-      if (text === "") return;
       this.#content += text;
-      const token = make("span", { class: "fresh", "data-origin": origin }, visible(text));
-      this.#pending.before(token);
+      this.#append(visible(text), origin);
     });
     this.#speak(false);
   }
@@ -82,6 +80,13 @@ export class AnswerView {
     this.#onEnded(this, outcome);
   }
 
+  /** The space before a word stays untinted: a tint would hang over the end of a line. */
+  #append(text, origin) {
+    const word = text.trimStart();
+    if (word.length < text.length) this.#pending.before(text.slice(0, text.length - word.length));
+    if (word !== "") this.#pending.before(make("span", { class: "fresh", "data-origin": origin }, word));
+  }
+
   #lift(texts) {
     const shown = texts.slice(0, GHOST_TOKENS).map((text) => (text === null ? UNKNOWN : visible(text)));
     const ghost = make("span", { class: "ghost", "aria-hidden": "true" }, shown.join(""));
@@ -93,9 +98,10 @@ export class AnswerView {
   #cut(bytes) {
     this.#content = keepBytes(this.#content, bytes);
     let left = visible(this.#content).length;
-    for (const token of [...this.#text.querySelectorAll("[data-origin]")]) {
-      const text = token.textContent;
-      if (text.length > left) token.textContent = text.slice(0, left);
+    for (const node of [...this.#text.childNodes]) {
+      if (node === this.#pending || node.className === "ghost") continue;
+      const text = node.textContent;
+      if (text.length > left) node.textContent = text.slice(0, left);
       left = Math.max(0, left - text.length);
     }
   }

@@ -8,11 +8,28 @@ import { bytes } from "./figures_view.js";
 
 const SETTINGS = "paceline.settings";
 const THEMES = { system: "as the system", light: "light", dark: "dark" };
-// Such as a drafter without a model does well on: what the answer says stands in the question already.
 const SUGGESTIONS = [
-  ["Mend a text", "its spelling", "Correct the spelling and repeat the whole text: The quick brown fox jumpd over the lazy dog. The lazy dog did not mind, becaus the quick brown fox was allready gone over the hill."],
-  ["Rename", "a variable", "Rename the variable x to total in this code and print the code:\nx = 0\nfor item in items:\n    x = x + item.price\nprint(x)"],
-  ["Explain", "speculation", "Explain in three short sentences why guessing ahead can make a computer faster."],
+  {
+    title: "Mend a passage",
+    detail: "Most of the answer stands in the question: many drafts hit.",
+    question:
+      "Correct the spelling mistakes and write out the whole text: A paceline is a line of cyclists who ride close behind" +
+      " one anothr. The first rider breaks the wind, and the riders behind save up to a third of their strenght. After a" +
+      " while the first rider moves aside, rolls back to the end of the line, and the secnd rider takes the wind.",
+  },
+  {
+    title: "Go over some code",
+    detail: "Code repeats itself, and so does the drafter.",
+    question:
+      "Repeat this code with a comment above each function:\n" +
+      "def area(width, height):\n    return width * height\n\n" +
+      "def perimeter(width, height):\n    return 2 * (width + height)",
+  },
+  {
+    title: "Explain guessing ahead",
+    detail: "Nothing to copy: the cloud writes nearly all of it.",
+    question: "Explain in three short sentences why guessing ahead can make a computer faster.",
+  },
 ];
 
 const $ = (id) => document.getElementById(id);
@@ -58,17 +75,19 @@ function refresh() {
 
 function showConnection() {
   const model = connection.welcome?.models.find(({ id }) => id === $("model").value);
-  const trip = connection.roundTripMs === null ? "" : ` · ${connection.roundTripMs.toFixed(0)} ms away`;
   const words = {
     idle: key === "" ? "Not connected" : "At rest",
     connecting: "Connecting …",
-    open: model ? `${model.id}${trip}` : "Connected",
+    open: model?.id ?? "Connected",
     waiting: `${connection.problem} Trying again …`,
     refused: "Not admitted",
   };
   $("connection").dataset.state = connection.state;
   // A status region speaks whenever it is written to: only when it changed.
   if ($("connection-text").textContent !== words[connection.state]) $("connection-text").textContent = words[connection.state];
+  // Beside the region, not in it: this changes every few seconds, and nobody wants to hear it.
+  const away = connection.state === "open" && connection.roundTripMs !== null;
+  $("trip").textContent = away ? `${Math.max(1, connection.roundTripMs).toFixed(0)} ms away` : "";
   $("key-hint").toggleAttribute("data-problem", connection.state === "refused");
   if (connection.state === "refused") $("key-hint").textContent = connection.problem;
 }
@@ -82,9 +101,9 @@ function showModels() {
 }
 
 function showChoices() {
-  const { drafter, policy, temperature, maxTokens } = settings();
+  const { drafter, policy, temperature } = settings();
   const way = { ngram: `n-gram drafts · ${policy}`, none: "no drafts", cloud: "cloud only" }[drafter];
-  $("settings-button").textContent = `${way} · T ${temperature} · ${maxTokens} tokens`;
+  $("settings-button").textContent = `${way} · T ${temperature}`;
   $("policy").disabled = drafter !== "ngram";
 }
 
@@ -93,7 +112,7 @@ function leaves() {
   const what =
     $("drafter").value === "cloud"
       ? "Your messages go to the gateway as text, and the answer comes from it."
-      : "Your messages go to the gateway as text, drafts as token ids: it can read both. Drafting here saves time, it hides nothing.";
+      : "Your messages go to the gateway as text, drafts as token ids: it can read both. Drafting can save time; it hides nothing.";
   const sent = chat.bytesUp ? ` Sent by this tab: ${bytes(chat.bytesUp).join(" ")}, received: ${bytes(chat.bytesDown).join(" ")}.` : "";
   return what + sent;
 }
@@ -145,7 +164,7 @@ function listen() {
     following = scrollHeight - scrollTop - clientHeight < 80;
     document.querySelector(".bar").toggleAttribute("data-scrolled", scrollTop > 4);
   }, { passive: true });
-  new ResizeObserver(() => follow()).observe($("turns"));
+  new ResizeObserver(() => follow()).observe(document.body);
 }
 
 function admit(given) {
@@ -184,7 +203,7 @@ function setTheme(name) {
 }
 
 function suggest() {
-  for (const [title, detail, question] of SUGGESTIONS) {
+  for (const { title, detail, question } of SUGGESTIONS) {
     const button = make("button", { type: "button" });
     button.append(make("strong", {}, title), make("span", {}, detail));
     button.addEventListener("click", () => ask(question));

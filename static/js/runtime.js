@@ -14,8 +14,10 @@ import { Pieces } from "./pieces.js";
 import { ProtocolError } from "./protocol/errors.js";
 import { DraftingSession } from "./protocol/drafting.js";
 
-/** A drafter that answers at once sends what it has in one frame; `sync` is a window of one block. */
-const SYNC_WINDOW = 8;
+/** Tokens a round under `sync`: a limit of one block. */
+const SYNC_LENGTH = 4;
+/** Drafting pauses where the tail is likelier wrong than this: each draft lengthens the step that checks it. */
+const LEAST_SURVIVAL = 0.4;
 
 const CANCELLED = { reason: "cancelled", usage: null, message: "" };
 
@@ -34,6 +36,7 @@ export class HybridStream {
   #drafting = false;
   #revision = 0;
   #repairs = [];
+  #confidences = [];
   #resuming = false;
   #stopping = false;
 
@@ -139,6 +142,7 @@ export class HybridStream {
     const change = this.session.commit(frame);
     if (change.feed.length > 0) {
       this.#revision += 1;
+      this.#confidences = []; // the tail is empty now
       this.#repairs.push({ keep: change.keep, feed: change.feed });
     }
     this.figures.arrived(change.committed.length, this.#now());
@@ -183,7 +187,7 @@ export class HybridStream {
         this.#continuation.rollback(keep);
         this.#continuation.feed(feed);
       }
-      if (!this.session.wantsDraft) break;
+      if (!this.session.wantsDraft || !this.#promising()) break;
       const revision = this.#revision;
       const proposal = await this.#continuation.propose();
       if (this.state === "ended") break;
@@ -193,6 +197,7 @@ export class HybridStream {
       }
       if (proposal === null) break;
       this.session.draft(proposal.token);
+      this.#confidences.push(proposal.confidence);
       drafted.push(proposal.token);
       this.#sendBlock(false);
     }
@@ -202,10 +207,19 @@ export class HybridStream {
     this.#sendBlock(true);
   }
 
+  /** Whether a token behind the tail has a fair chance: nothing follows the end of a turn, whose tokens have no text. */
+  #promising() {
+    const { tail } = this.session;
+    if (tail.length === 0) return true;
+    this.#confidences.splice(0, this.#confidences.length - tail.length); // the first of them are committed
+    const survival = this.#confidences.reduce((product, confidence) => product * confidence, 1);
+    return survival >= LEAST_SURVIVAL && this.pieces.of(tail.at(-1)) !== "";
+  }
+
   /** All of a tail travels in one frame, so no frame may hold less. */
   #limit() {
     const frame = this.#connection.welcome.limits.draft_tokens;
-    return this.#request.policy === "sync" ? Math.min(SYNC_WINDOW, frame) : frame;
+    return this.#request.policy === "sync" ? Math.min(SYNC_LENGTH, frame) : frame;
   }
 
   #sendBlock(flush) {

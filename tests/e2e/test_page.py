@@ -70,7 +70,12 @@ async def ask(page: Page, question: str) -> None:
 
 
 async def text_of(page: Page) -> str:
-    return "".join(await page.locator(".answer .text [data-origin]").all_text_contents())
+    """The first answer's text as it stands on the page, without drafts and what fades."""
+    shown: str = await page.evaluate(
+        """() => [...document.querySelector(".answer .text").childNodes]
+           .filter((node) => !(node.ariaHidden === "true")).map((node) => node.textContent).join("")"""
+    )
+    return shown
 
 
 async def test_a_conversation_in_hybrid(tmp_path: Path) -> None:

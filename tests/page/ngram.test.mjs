@@ -44,3 +44,12 @@ test("what was committed before the start is context too", () => {
   const continuation = new NgramDrafter().begin([1, 2], { committed: [3, 1, 2] });
   assert.deepEqual(drafts(continuation, 1), [3]);
 });
+
+test("confidence grows along a copy that holds: the chance of n tokens behind a match of l is l / (l + n)", () => {
+  const continuation = new NgramDrafter({ longest: 3 }).begin([1, 2, 3, 4, 5, 6, 7, 1, 2, 3]);
+  let chance = 1;
+  for (let n = 1; n <= 4; n++) {
+    chance *= continuation.propose().confidence;
+    assert.ok(Math.abs(chance - 3 / (3 + n)) < 1e-12);
+  }
+});

@@ -198,7 +198,21 @@ test("sync is a limit of one block, whatever window the cloud allows", async () 
   const gateway = new ScriptedGateway({ output: REPEATING });
   const { stream } = await begin(gateway, { request: { ...REQUEST, policy: "sync" } });
   gateway.say(gateway.socket, ["window", stream.id, 200]);
-  assert.equal(stream.session.ahead, 8);
+  assert.equal(stream.session.ahead, 4);
+});
+
+test("drafting pauses where a draft is likely wrong, and behind the end of a turn", async () => {
+  const certain = (confidence) => ({
+    begin: () => ({ propose: () => ({ token: 101, confidence }), rollback() {}, feed() {}, close() {} }),
+  });
+  for (const [confidence, prompt, drafted] of [[0.5, [100, 101], 2], [0.1, [100, 101], 1], [1, [100, 101], 4], [1, [], 4]]) {
+    const gateway = new ScriptedGateway({ output: REPEATING, prompt });
+    const { stream } = await begin(gateway, { drafter: certain(confidence) });
+    assert.equal(stream.session.tail.length, drafted, String(confidence));
+  }
+  const gateway = new ScriptedGateway({ output: REPEATING, control: [101] });
+  const { stream } = await begin(gateway, { drafter: certain(1) });
+  assert.equal(stream.session.tail.length, 1);
 });
 
 test("stopping tells the cloud, drafts no more, and ends with what the cloud had", async () => {

@@ -7,8 +7,9 @@ import { decodeEdge } from "../../static/js/protocol/frames.js";
 import { agreement } from "../../static/js/protocol/ledger.js";
 
 export class ScriptedGateway {
-  /** @param {{output: number[], prompt?: number[]}} script */
-  constructor({ output, prompt = [100, 101] }) {
+  /** @param {{output: number[], prompt?: number[], control?: number[]}} script `control`: tokens without text */
+  constructor({ output, prompt = [100, 101], control = [] }) {
+    this.control = control;
     this.output = output;
     this.prompt = prompt;
     this.received = [];
@@ -71,7 +72,7 @@ export class ScriptedGateway {
   };
 
   #opened({ socket, id, seed, epoch, head }) {
-    const prompt = this.prompt.map((token) => `p${token} `);
+    const prompt = this.prompt.map((token) => (this.control.includes(token) ? "" : `p${token} `));
     this.say(socket, ["opened", id, "token", this.prompt.length, seed, 0, epoch + 1, head, 4, this.prompt, prompt]);
   }
 

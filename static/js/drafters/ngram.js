@@ -10,8 +10,8 @@ export class NgramDrafter {
   name = "n-gram";
   fingerprint = "";
 
-  /** @param {{longest?: number, shortest?: number}} options lengths of the n-grams that are looked up, tokens */
-  constructor({ longest = 4, shortest = 2 } = {}) {
+  /** @param {{longest?: number, shortest?: number}} options how much of the text's end is compared, tokens; less isn't a match */
+  constructor({ longest = 8, shortest = 2 } = {}) {
     this.longest = longest;
     this.shortest = shortest;
   }
@@ -43,9 +43,10 @@ class NgramContinuation {
     const found = this.#source ?? this.#lookUp();
     if (found === null) return null;
     const token = this.#tokens[found.at];
-    this.#source = { at: found.at + 1, length: found.length };
+    // The longer two texts have run in parallel, the likelier they go on. So the chance that n more tokens hold falls as
+    // l / (l + n) behind a match of l, and once they are committed the match is as much longer.
+    this.#source = { at: found.at + 1, length: found.length + 1 };
     this.#tokens.push(token);
-    // A longer match is likelier to go on; the numbers order drafts and claim no more.
     return { token, confidence: found.length / (found.length + 1) };
   }
 
