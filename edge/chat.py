@@ -121,7 +121,8 @@ def _question(wishes: Wishes, messages: list[Message]) -> Question:
 async def _ask_once(route: Route, wishes: Wishes, text: str, screens: Screens) -> None:
     question = _question(wishes, [Message("user", text)])
     if screens.out.is_terminal and not wishes.as_json:
-        screens.out.print(legend(), "")
+        screens.out.print(legend())
+        screens.out.print()
     with _answer(wishes, screens) as answer:
         answered = await route.ask(question, answer)
     other: Answered | None = None
@@ -140,7 +141,8 @@ async def _ask_once(route: Route, wishes: Wishes, text: str, screens: Screens) -
 async def _converse(route: Route, wishes: Wishes, screens: Screens) -> None:
     """Question after question, each with all that was said before, until the input ends."""
     if screens.out.is_terminal:
-        screens.out.print(legend(), Text(_HINT, style="dim"))
+        screens.out.print(legend())
+        screens.out.print(Text(_HINT, style="dim"))
     messages: list[Message] = []
     while (line := await read_line(lambda: screens.side.print("\n[bold]›[/] ", end=""))) is not None:
         if line.strip() == "/new":

@@ -92,7 +92,7 @@ async def examine(settings: DeviceSettings, report: Report, note: Note) -> None:
         note(check)
     drafter = await asyncio.to_thread(_drafter, settings)
     try:
-        await _gateway(settings, drafter, report, note)
+        await examine_gateway(settings, drafter, report, note)
     except (EdgeError, ProtocolError) as error:
         note(Check("measurement", "failed", advice(error)))
     finally:
@@ -130,7 +130,8 @@ def _drafter(settings: DeviceSettings) -> Drafter | None:
         return None
 
 
-async def _gateway(settings: DeviceSettings, drafter: Drafter | None, report: Report, note: Note) -> None:
+async def examine_gateway(settings: DeviceSettings, drafter: Drafter | None, report: Report, note: Note) -> None:
+    """What can be found out over the network. Raises EdgeError or ProtocolError when that breaks half-way."""
     url, key = gateway_url(settings.url), settings.key()
     if not key:
         wish = "Set PACELINE_API_KEY or give --key; `paceline-gateway keys create` makes one."

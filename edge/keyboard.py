@@ -8,12 +8,13 @@ from collections.abc import Callable
 from typing import TextIO
 
 
-async def read_line(prompt: Callable[[], None], file: TextIO = sys.stdin) -> str | None:
-    """The next line without its end; None at the end of input. `prompt` is called first, to show one.
+async def read_line(prompt: Callable[[], None], file: TextIO | None = None) -> str | None:
+    """The next line of `file` (stdin) without its end; None at the end of input. `prompt` is called first, to show one.
 
     No thread waits in `input()`: it could not be stopped when Ctrl-C ends the program. A terminal in line mode is
     readable when a line is whole, and has the kernel's line editing.
     """
+    file = file or sys.stdin
     prompt()
     loop = asyncio.get_running_loop()
     readable = asyncio.Event()

@@ -221,7 +221,7 @@ def figures_table(rows: Mapping[str, Figures]) -> Table:
         "ITL\nms",
         "largest\ngap ms",
         "α",
-        "accepted\n/step",
+        "acc.\n/step",
         "steps\n/token",
         "B up\n/token",
         "B down\n/token",

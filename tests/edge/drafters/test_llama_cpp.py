@@ -7,11 +7,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from edge.drafters.base import Continuation
 from edge.models import default_directory, pair
 from edge.protocol.frames import Message, Sampling
 from edge.protocol.sampling import Sampler
+from tests.edge.drafters.contract import Operation, check, operations, samplings
 
 pytest.importorskip("llama_cpp")
 from edge.drafters.llama_cpp import LlamaCppDrafter, probability
@@ -147,8 +150,9 @@ def test_a_stream_too_many_gets_no_drafts_until_another_ends(drafter: LlamaCppDr
     assert second.propose() is None, "closed"
 
 
-def test_a_full_context_ends_drafting_and_nothing_else(drafter: LlamaCppDrafter) -> None:
-    prompt = drafter.vocabulary.encode("one two three four five six seven eight nine ten " * 30)[:250]
+def test_a_full_context_ends_drafting_and_nothing_else(model: Path) -> None:
+    drafter = LlamaCppDrafter(model, streams=1, context=32)
+    prompt = drafter.vocabulary.encode("one two three four five six seven eight nine ten " * 3)[:26]
     continuation = drafter.begin(prompt, GREEDY)
     proposed = take(continuation, 20)
     assert 0 < len(proposed) <= 7
@@ -157,6 +161,7 @@ def test_a_full_context_ends_drafting_and_nothing_else(drafter: LlamaCppDrafter)
     continuation.rollback(2)
     assert continuation.propose() is not None, "a rollback makes room again"
     continuation.close()
+    drafter.close()
 
 
 def test_nothing_is_proposed_behind_an_end(drafter: LlamaCppDrafter) -> None:
@@ -173,3 +178,16 @@ def test_confidence_is_the_softmax() -> None:
     shares = np.exp(logits.astype(np.float64))
     shares /= shares.sum()
     assert [probability(logits, t) for t in range(4)] == pytest.approx(list(shares))
+
+
+@pytest.fixture(scope="module")
+def roomy(model: Path) -> Iterator[LlamaCppDrafter]:
+    drafter = LlamaCppDrafter(model, streams=4, context=256)
+    yield drafter
+    drafter.close()
+
+
+@settings(max_examples=8, derandomize=True, deadline=None)
+@given(sampling=samplings(), history=operations(st.integers(200, 20_000), most=6))
+def test_contract(roomy: LlamaCppDrafter, sampling: Sampling, history: list[Operation]) -> None:
+    check(roomy, roomy.vocabulary.encode("The three largest rivers of Europe are"), sampling, history)
