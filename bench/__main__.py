@@ -1,0 +1,84 @@
+"""`python -m bench NAME`: what README and docs/results.md quote. With --json, one object as the last line."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from bench.report import Report, describe, machine
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object as the last line of standard output.")]
+
+
+@app.command()
+def schemes(
+    alpha: Annotated[str, typer.Option(help="Acceptance rates.")] = "0,0.5,0.8,0.9",
+    rtt_ms: Annotated[str, typer.Option(help="Round-trip times, ms.")] = "0,20,80,200",
+    run_s: Annotated[float, typer.Option(help="About how long each stream runs.")] = 4.0,
+    repeats: Annotated[int, typer.Option(help="Streams per scheme and row.")] = 1,
+    as_json: Json = False,
+) -> None:
+    """Cloud, synchronous, hold and eager, beside simulation and formula (scripted models, about 6 minutes)."""
+    from bench import schemes as bench
+
+    bench.command(
+        Report(as_json=as_json), _floats(alpha), _floats(rtt_ms), bench.Settings(run_s=run_s, repeats=repeats)
+    )
+
+
+@app.command()
+def demo(
+    rtt_ms: Annotated[str, typer.Option(help="Round-trip times, ms.")] = "0,80",
+    prompts: Annotated[int, typer.Option(help="How many prompts.")] = 6,
+    tokens: Annotated[int, typer.Option(help="Of each answer.")] = 100,
+    as_json: Json = False,
+) -> None:
+    """Cloud-only, eager and hold on the embedded model pair (about 3 minutes)."""
+    from bench import demo as bench
+
+    bench.command(Report(as_json=as_json), _floats(rtt_ms), prompts, tokens)
+
+
+@app.command()
+def batching(
+    streams: Annotated[int, typer.Option(help="Streams together.")] = 8,
+    tokens: Annotated[int, typer.Option(help="Of each answer.")] = 64,
+    rounds: Annotated[int, typer.Option(help="How often the two take turns.")] = 3,
+    as_json: Json = False,
+) -> None:
+    """Our engine beside llama.cpp's own server, and beside itself with one stream (about 2 minutes)."""
+    from bench import batching as bench
+
+    bench.command(Report(as_json=as_json), streams, tokens, rounds)
+
+
+@app.command()
+def lossless(
+    prompts: Annotated[int, typer.Option(help="How many of the 50 prompts.")] = 50,
+    tokens: Annotated[int, typer.Option(help="Of each output.")] = 64,
+    steady: Annotated[bool, typer.Option(help="Batches whose results don't depend on their shape.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Hybrid equals cloud-only, token for token (all 50 prompts: about 40 minutes)."""
+    from bench import lossless as bench
+
+    bench.command(Report(as_json=as_json), prompts, tokens, steady=steady)
+
+
+@app.callback()
+def _machine() -> None:
+    Report(as_json=True).say(describe(machine()))
+
+
+def _floats(text: str) -> list[float]:
+    return [float(part) for part in text.split(",")]
+
+
+def run() -> None:
+    app()
+
+
+if __name__ == "__main__":
+    run()

@@ -1,0 +1,150 @@
+"""A gateway in a process of its own, pinned to a core, as a bench needs it.
+
+`python -m bench.gateway '{…}'` serves the product's own app with the product's own server until its standard input
+ends, and prints one line of JSON: where it listens, and an API key.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import socket
+import sys
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from app.config import Settings
+from app.engine.base import Engine
+from app.first_start import KEY_FILE
+from app.main import build_engine, create_app
+from app.server import Server
+from app.telemetry import configure_logging
+from bench.wan import until_stdin_closes
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """What to serve."""
+
+    engine: str
+    """`scripted`, or `llama_cpp` with the embedded target."""
+    step_s: float = 0.030
+    """A scripted step."""
+    core: int | None = None
+    streams: int = 8
+
+
+class Address(msgspec.Struct, frozen=True):
+    port: int
+    key: str
+
+
+def pin(core: int | None) -> None:
+    """Keep this process on one core, where the system can."""
+    if core is not None and hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {core % (os.cpu_count() or 1)})
+
+
+def cores() -> tuple[int, int]:
+    """One for the edge and one for the cloud; the same if there is only one."""
+    count = os.cpu_count() or 1
+    return 0, min(1, count - 1)
+
+
+class _Announcing(Server):
+    """Says where it listens, and stops with its parent."""
+
+    watcher: asyncio.Task[None] | None = None
+    data_dir = Path()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if not self.started:
+            return
+        port = self.servers[0].sockets[0].getsockname()[1]
+        key = (self.data_dir / KEY_FILE).read_text(encoding="utf-8").strip()
+        sys.stdout.write(msgspec.json.encode(Address(port, key)).decode() + "\n")
+        sys.stdout.flush()
+        self.watcher = asyncio.create_task(self._watch())
+
+    async def _watch(self) -> None:
+        await until_stdin_closes()
+        self.should_exit = True
+
+
+def _engine(plan: Plan, settings: Settings) -> Engine:
+    if plan.engine == "scripted":
+        from app.engine.scripted import ScriptedEngine
+
+        # As many drafts in a step as there are: the schemes are compared, not a budget.
+        return ScriptedEngine(step_s=plan.step_s, streams=plan.streams, draft_tokens=64, step_tokens=1024, window=64)
+    return build_engine(settings)
+
+
+def main(argument: str) -> None:
+    plan = msgspec.json.decode(argument, type=Plan)
+    pin(plan.core)
+    with tempfile.TemporaryDirectory() as folder:
+        values: dict[str, Any] = {"engine": plan.engine, "engine_streams": plan.streams}
+        settings = Settings(port=0, data_dir=Path(folder), log_level="warning", **values)
+        configure_logging(settings.log_format, settings.log_level)
+        server = _Announcing(create_app(settings, _engine(plan, settings)), settings)
+        server.data_dir = settings.data_dir
+        server.run()
+
+
+@asynccontextmanager
+async def child(*arguments: str) -> AsyncIterator[bytes]:
+    """A Python module in a process of its own, as long as the body runs; gives its first line of output."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        *arguments,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE if arguments[0] == "bench.gateway" else None,
+    )
+    try:
+        if process.stdout is None or process.stdin is None:
+            raise RuntimeError("the child has no pipes")
+        line = await process.stdout.readline()
+        if not line:
+            said = await process.stderr.read() if process.stderr is not None else b""
+            raise RuntimeError(f"{arguments[0]} didn't start: {said.decode(errors='replace')[-2000:]}")
+        yield line
+    finally:
+        await _end(process)
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    if process.stdin is not None:
+        process.stdin.close()
+    try:
+        async with asyncio.timeout(20):
+            await process.communicate()
+    except TimeoutError:
+        process.kill()
+        await process.communicate()
+
+
+@asynccontextmanager
+async def gateway(plan: Plan) -> AsyncIterator[Address]:
+    """A running gateway."""
+    async with child("bench.gateway", msgspec.json.encode(plan).decode()) as line:
+        yield msgspec.json.decode(line, type=Address)
+
+
+@asynccontextmanager
+async def networks(port: int, rtts_ms: list[float]) -> AsyncIterator[dict[float, int]]:
+    """For each round-trip time the port of a proxy before `port`."""
+    async with child("bench.wan", str(port), *(f"{ms:g}" for ms in rtts_ms)) as line:
+        yield dict(zip(rtts_ms, json.loads(line), strict=True))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,144 @@
+"""`bench schemes`: what each scheme of DESIGN §1 costs per token, beside an event simulation and the formula.
+
+The product's own gateway and runtime, over its own WebSocket, through a delaying proxy; only the models are scripted,
+so that a step takes exactly t_v and a draft token t_d. Edge and cloud have a process and a core each. Simulation and
+measurement share the acceptance pattern, so what they differ by is overhead, not luck.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from typing import Any
+
+from bench.events import Outcome, Times, best_sync, simulate
+from bench.gateway import Plan, cores, gateway, networks, pin
+from edge.connection import Connection
+from edge.drafters.scripted import ScriptedDrafter, right_with
+from edge.events import Ended
+from edge.protocol import latency
+from edge.protocol.frames import Policy, Sampling
+from edge.runtime import Generate, Runtime
+from edge.script import Script, ScriptVocabulary
+
+ALPHAS = (0.0, 0.5, 0.8, 0.9)
+RTTS_MS = (0.0, 20.0, 80.0, 200.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    t_d_s: float = 0.010
+    t_v_s: float = 0.030
+    run_s: float = 4.0
+    """About how long one stream runs; decides its number of tokens."""
+    repeats: int = 1
+    """Streams per scheme and row, each with an acceptance pattern of its own."""
+
+    def tokens(self, itl_s: float) -> int:
+        return max(40, min(240, int(self.run_s / itl_s)))
+
+
+@dataclass(slots=True)
+class Cell:
+    """One acceptance rate at one round-trip time. Sums over repeats, seconds per token."""
+
+    alpha: float
+    rtt_ms: float
+    settings: Settings
+    runtime: Callable[[ScriptedDrafter], Runtime]
+    script: Script
+
+    async def measure(self, seed: int) -> dict[str, float]:
+        """Cloud, synchronous, hold and eager, one after the other."""
+        right = right_with(self.alpha, seed)
+        times = Times(self.settings.t_d_s, self.settings.t_v_s, self.rtt_ms / 1e3)
+        long = [right(i) for i in range(240)]
+        length, sync = best_sync(long, times)
+        simulated: dict[str, Outcome] = {"sync": sync}
+        found: dict[str, float] = {"sync_length": length}
+        for scheme, policy in (("cloud", "eager"), ("sync", "sync"), ("hold", "hold"), ("eager", "eager")):
+            known = simulated.get(scheme) or (
+                Outcome(times.step_s, 1.0) if scheme == "cloud" else simulate(long, times, policy)  # type: ignore[arg-type]
+            )
+            tokens = self.settings.tokens(known.itl_s)
+            found |= await self._run(scheme, policy, tokens, seed, draft_length=length)  # type: ignore[arg-type]
+            if scheme in ("hold", "eager"):
+                pattern = long[:tokens]
+                found[f"{scheme}_sim"] = simulate(pattern, times, policy).itl_s  # type: ignore[arg-type]
+                found[f"{scheme}_abandon_sim"] = simulate(pattern, times, policy, abandon=True).itl_s  # type: ignore[arg-type]
+        return found
+
+    async def _run(self, scheme: str, policy: Policy, tokens: int, seed: int, *, draft_length: int) -> dict[str, float]:
+        drafter = ScriptedDrafter(self.script, right_with(self.alpha, seed), draft_s=self.settings.t_d_s)
+        request = Generate(
+            prompt=tuple(self.script.vocabulary.encode(f"bench {seed}")),
+            sampling=Sampling(temperature=0, seed=0),
+            max_tokens=tokens,
+            policy=policy,
+            draft=scheme != "cloud",
+            draft_length=draft_length,
+        )
+        async with self.runtime(drafter) as runtime:
+            async for event in runtime.generate(request):
+                if isinstance(event, Ended):
+                    figures = event.figures
+        return {scheme: figures.itl_s or 0.0, f"{scheme}_steps": figures.steps_per_token or 0.0}
+
+
+def row(cell: Cell, measured: Sequence[dict[str, float]]) -> dict[str, Any]:
+    """A row of the result, ms per token; means over the repeats."""
+    mean = {key: sum(m[key] for m in measured) / len(measured) for key in measured[0]}
+    t_d, t_v = cell.settings.t_d_s, cell.settings.t_v_s
+    formula = latency.eager(cell.alpha, t_d=t_d, t_v=t_v, rtt=cell.rtt_ms / 1e3)
+    return {
+        "alpha": cell.alpha,
+        "rtt_ms": cell.rtt_ms,
+        "t_d_ms": t_d * 1e3,
+        "t_v_ms": t_v * 1e3,
+        "cloud_ms": mean["cloud"] * 1e3,
+        "sync_ms": mean["sync"] * 1e3,
+        "hold_ms": mean["hold"] * 1e3,
+        "eager_ms": mean["eager"] * 1e3,
+        "eager_sim_ms": mean["eager_sim"] * 1e3,
+        "eager_formula_ms": formula * 1e3,
+        "hold_steps_per_token": mean["hold_steps"],
+        "eager_steps_per_token": mean["eager_steps"],
+        "hold_sim_ms": mean["hold_sim"] * 1e3,
+        "eager_abandon_sim_ms": mean["eager_abandon_sim"] * 1e3,
+        "sync_length": round(mean["sync_length"], 1),
+        "eager_over_sim": mean["eager"] / mean["eager_sim"],
+        "eager_over_cloud": mean["eager"] / mean["cloud"],
+    }
+
+
+async def run(
+    settings: Settings,
+    alphas: Sequence[float],
+    rtts_ms: Sequence[float],
+    advance: Callable[[], None] = lambda: None,
+) -> list[dict[str, Any]]:
+    """All rows. Repeats go over all of them in turn, so that a slow moment of the machine hits no row alone."""
+    script = Script(ScriptVocabulary())
+    edge_core, cloud_core = cores()
+    pin(edge_core)
+    measured: dict[tuple[float, float], list[dict[str, float]]] = {}
+    cells: dict[tuple[float, float], Cell] = {}
+    async with AsyncExitStack() as stack:
+        address = await stack.enter_async_context(
+            gateway(Plan(engine="scripted", step_s=settings.t_v_s, core=cloud_core))
+        )
+        ports = await stack.enter_async_context(networks(address.port, list(rtts_ms)))
+        sockets = {
+            rtt: await stack.enter_async_context(Connection(f"http://127.0.0.1:{port}", key=address.key))
+            for rtt, port in ports.items()
+        }
+        for repeat in range(settings.repeats):
+            for alpha in alphas:
+                for rtt in rtts_ms:
+                    socket = sockets[rtt]
+                    cell = Cell(alpha, rtt, settings, lambda drafter, at=socket: Runtime(at, drafter), script)  # type: ignore[misc]
+                    cells[alpha, rtt] = cell
+                    measured.setdefault((alpha, rtt), []).append(await cell.measure(repeat))
+                    advance()
+    return [row(cell, measured[key]) for key, cell in cells.items()]
