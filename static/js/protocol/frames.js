@@ -13,7 +13,7 @@ export const SUBPROTOCOL = "paceline.v1.json";
 const REQUIRED = Symbol("required");
 
 const list = () => [];
-const natural = (value) => Number.isSafeInteger(value) && value >= 0;
+const natural = (value) => Number.isInteger(value) && value >= 0 && value <= 2 ** 53;
 const tokens = (value) => Array.isArray(value) && value.every((token) => natural(token) && token < 2 ** 31);
 const string = (value) => typeof value === "string";
 const boolean = (value) => typeof value === "boolean";
@@ -130,7 +130,7 @@ export function encode(frame) {
   const fields = fieldsOf(EDGE_FRAMES, frame.type) ?? fieldsOf(CLOUD_FRAMES, frame.type);
   if (fields === undefined) throw new UnknownFrame(`unknown frame type ${frame.type}`);
   const values = fields.map(([name, fallback]) => {
-    const value = frame[name] ?? defaultOf(fallback);
+    const value = frame[name] === undefined ? defaultOf(fallback) : frame[name];
     if (value === REQUIRED) throw new MalformedFrame(`${frame.type} needs ${name}`);
     return value;
   });
