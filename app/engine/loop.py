@@ -2,7 +2,8 @@
 that order.
 
 It never spins: without work it sleeps on its inbox, until something comes or a stream that holds has waited long
-enough. It talks to the event loop with one `call_soon_threadsafe` per step, whatever the number of streams.
+enough. It talks to the event loop with one `call_soon_threadsafe` per step (two when mail has ended or refused
+something), whatever the number of streams.
 """
 
 from __future__ import annotations
@@ -77,6 +78,7 @@ class StepLoop:
         idle = True
         try:
             while not self._take(self._inbox.collect(self._patience() if idle else 0.0)):
+                self._send()  # cancellations and refusals don't wait for the step
                 idle = not self._step()
                 self._send()
         except Exception as error:

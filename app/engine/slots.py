@@ -127,7 +127,7 @@ class Slots:
         if room < 0:
             return False
         room -= sum(len(slot.left) for slot in free)
-        for slot in sorted(free, key=lambda slot: slot.used):
+        for slot in sorted((slot for slot in free if slot.left), key=lambda slot: slot.used):
             if room >= 0:
                 break
             room += len(slot.left)

@@ -32,10 +32,10 @@ class Stream:
     """Of the pending drafts: where each piece ends in the output, and when it came (seconds)."""
 
     @classmethod
-    def of(cls, request: Request, *, context: int, held_tokens: int = 256) -> Stream:
-        """`context`: how many tokens prompt and output may have together."""
+    def of(cls, request: Request, *, context: int, vocabulary: int = 2**31, held_tokens: int = 256) -> Stream:
+        """`context`: how many tokens prompt and output may have together. `vocabulary`: number of ids."""
         ledger = Ledger(request.committed)
-        verifier = Verifier(ledger, request.policy, request.hold_s, held_tokens)
+        verifier = Verifier(ledger, request.policy, request.hold_s, held_tokens, vocabulary=vocabulary)
         max_tokens = min(request.max_tokens, context - len(request.prompt))
         return cls(request, ledger, verifier, max_tokens, [*request.prompt, *request.committed])
 

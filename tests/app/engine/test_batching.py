@@ -1,0 +1,374 @@
+"""The engine whole: event loop, worker thread, scheduler and sampling rule, on the scripted model."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from app.engine.base import Commit, Refused
+from app.engine.generation import PARK_AHEAD, Generation
+from app.engine.scripted import ScriptedEngine
+from edge.protocol.errors import EngineFailed, InvalidRequest, Overloaded
+from edge.protocol.frames import Policy, Sampling
+from tests.app.engine.requests import GREEDY, PROMPT, SEEDED, read, read_drafting, request, script
+
+FOREVER_S = 1e6
+
+
+class Gate:
+    """Holds the model in the middle of a step until it is let go: `wait` is the engine's sleep."""
+
+    def __init__(self) -> None:
+        self.entered = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        self._allowed = threading.Semaphore(0)
+        self._open = threading.Event()
+
+    def wait(self, _: float) -> None:
+        self._loop.call_soon_threadsafe(self.entered.set)
+        while not self._open.is_set() and not self._allowed.acquire(timeout=0.01):
+            pass
+
+    def step(self) -> None:
+        self.entered.clear()
+        self._allowed.release()
+
+    def open(self) -> None:
+        self._open.set()
+
+
+@asynccontextmanager
+async def running(**options: Any) -> AsyncIterator[ScriptedEngine]:
+    engine = ScriptedEngine(**options)
+    await engine.start()
+    try:
+        yield engine
+    finally:
+        await engine.stop()
+        assert not engine._live
+        assert not engine._queued
+
+
+@asynccontextmanager
+async def gated(**options: Any) -> AsyncIterator[tuple[ScriptedEngine, Gate]]:
+    gate = Gate()
+    async with running(step_s=FOREVER_S, sleep=gate.wait, **options) as engine:
+        try:
+            yield engine, gate
+        finally:
+            gate.open()
+
+
+def wrong(tokens: list[int]) -> list[int]:
+    return [token ^ 1 for token in tokens]
+
+
+def partly(tokens: list[int]) -> list[int]:
+    return [token ^ (i % 3 == 2) for i, token in enumerate(tokens)]
+
+
+def late(tokens: list[int]) -> list[int]:
+    """What was said four positions before: as if each draft came for a place that is long past."""
+    return [0, 0, 0, 0, *tokens]
+
+
+Drafts = Callable[[list[int]], list[int]]
+
+
+@pytest.mark.parametrize("sampling", [GREEDY, SEEDED, Sampling(seed=3, frequency_penalty=0.5)])
+@pytest.mark.parametrize("policy", ["eager", "hold", "auto", "sync"])
+@pytest.mark.parametrize("drafts", [list, wrong, partly, late])
+async def test_drafts_of_any_kind_leave_the_output_as_it_is(sampling: Sampling, policy: Policy, drafts: Drafts) -> None:
+    async with running() as engine:
+        plain = await read(engine.submit(request(sampling=sampling)))
+        generation = engine.submit(request(sampling=sampling, policy=policy, hold_s=0.001))
+        assert await read_drafting(generation, drafts(plain)) == plain
+        assert generation.usage().completion == len(plain) == 40
+
+
+async def test_right_drafts_save_steps_and_are_counted() -> None:
+    async with running() as engine:
+        plain = engine.submit(request())
+        tokens = await read(plain)
+        assert plain.usage().steps == 40
+        assert plain.usage().drafted == 0
+        helped = engine.submit(request(policy="hold", hold_s=FOREVER_S, max_tokens=41))
+        helped.offer(0, 0, tokens)
+        assert await read(helped) == [*tokens, *engine.script.greedy(PROMPT, 41)[40:]]
+        usage = helped.usage()
+        # The prompt's step gives a token, four steps check 8 drafts and say a ninth themselves, the last checks 3.
+        assert usage.steps == 1 + 4 + 1
+        assert (usage.drafted, usage.verified, usage.accepted, usage.matched) == (40, 35, 35, 1 + 4)
+
+
+async def test_streams_run_together_and_do_not_mix() -> None:
+    prompts = [(i, i + 1, i + 2) for i in range(20)]
+    async with running(streams=4) as engine:
+        generations = [engine.submit(request(prompt, max_tokens=15)) for prompt in prompts]
+        assert await asyncio.gather(*map(read, generations)) == [engine.script.greedy(p, 15) for p in prompts]
+
+
+async def test_hold_waits_for_a_draft_while_others_run() -> None:
+    async with running() as engine:
+        expected = engine.script.greedy(PROMPT, 40)
+        holding = engine.submit(request(policy="hold", hold_s=FOREVER_S))
+        events = holding.events()
+        assert [event.tokens async for event in _first(events) if isinstance(event, Commit)] == [(expected[0],)]
+        await read(engine.submit(request((9, 9))))
+        assert len(holding.ledger) == 1
+        holding.offer(1, 1, expected[1:4])
+        assert await anext(events) == Commit(1, tuple(expected[1:5]), 3, *_times(holding))
+
+
+async def _first(events: AsyncIterator[Any]) -> AsyncIterator[Any]:
+    yield await anext(events)
+
+
+def _times(generation: Generation) -> tuple[float, float]:
+    _, step_s, queue_s = generation._steps[-1]
+    assert step_s > 0
+    assert queue_s > 0
+    return step_s, queue_s
+
+
+async def test_hold_gives_up_without_drafts() -> None:
+    async with running() as engine:
+        assert len(await read(engine.submit(request(policy="hold", hold_s=0.001)))) == 40
+
+
+async def test_a_hole_is_refused_once_and_a_higher_epoch_is_taken() -> None:
+    async with gated() as (engine, gate):
+        expected = engine.script.greedy(PROMPT, 40)
+        generation = engine.submit(request())
+        events = generation.events()
+        await gate.entered.wait()
+        generation.offer(0, 5, expected[5:7])
+        generation.offer(0, 7, expected[7:9])
+        gate.step()
+        first = [await anext(events), await anext(events)]  # in either order: they come from two looks at the mail
+        assert Refused(1) in first
+        assert [event.tokens for event in first if isinstance(event, Commit)] == [(expected[0],)]
+        generation.offer(1, len(generation.ledger), expected[len(generation.ledger) :])
+        gate.open()
+        assert expected[1:] == [token async for event in events if isinstance(event, Commit) for token in event.tokens]
+        assert generation.usage().accepted > 0
+
+
+async def test_an_id_that_is_not_in_the_vocabulary_is_refused_and_the_stream_goes_on() -> None:
+    async with running() as engine:
+        generation = engine.submit(request())
+        generation.offer(0, 0, [10**6])
+        assert len(await read(generation)) == 40
+        assert engine.failure() is None
+
+
+async def test_cancel_takes_effect_within_a_step() -> None:
+    async with gated() as (engine, gate):
+        generation, other = engine.submit(request()), engine.submit(request((7, 7)))
+        reading = asyncio.create_task(read(generation))
+        await gate.entered.wait()
+        generation.cancel()
+        gate.open()
+        tokens = await reading
+        assert generation.finished is not None
+        assert (generation.finished.reason, generation.finished.length) == ("cancelled", len(tokens))
+        assert len(tokens) <= 1
+        assert len(await read(other)) == 40
+
+
+async def test_a_queued_stream_can_be_cancelled() -> None:
+    async with gated(streams=1) as (engine, gate):
+        first, queued = engine.submit(request()), engine.submit(request())
+        await gate.entered.wait()
+        queued.cancel()
+        gate.step()
+        assert await read(queued) == []
+        assert queued.finished is not None
+        assert queued.finished.reason == "cancelled"
+        first.cancel()
+
+
+async def test_a_stream_that_nobody_reads_parks_and_goes_on_when_somebody_does() -> None:
+    async with running() as engine:
+        generation = engine.submit(request(max_tokens=200, policy="hold", hold_s=FOREVER_S))
+        await anext(generation.events())
+        generation.detach()
+        while len(generation.ledger) < 1 + PARK_AHEAD:
+            await asyncio.wait_for(generation._change(), 30)
+        await read(engine.submit(request((8, 8))))
+        assert len(generation.ledger) == 1 + PARK_AHEAD
+        assert engine.load().running == 1
+        generation.attach()
+        generation.offer(1, 1 + PARK_AHEAD, engine.script.greedy(PROMPT, 200)[1 + PARK_AHEAD :])
+        assert await read(generation) == engine.script.greedy(PROMPT, 200)
+
+
+async def test_carried_output_is_gone_on_with_as_if_it_had_been_made_here() -> None:
+    async with running() as engine:
+        for sampling in (GREEDY, SEEDED):
+            whole = await read(engine.submit(request(sampling=sampling)))
+            moved = engine.submit(request(sampling=sampling, committed=tuple(whole[:17])))
+            assert await read(moved, 17) == whole[17:]
+            assert moved.usage().completion == 40
+            assert moved.usage().steps == 23
+
+
+async def test_carried_output_that_was_complete_ends_at_once() -> None:
+    async with running(script=script(length=10)) as engine:
+        whole = await read(engine.submit(request()))
+        assert len(whole) == 10
+        moved = engine.submit(request(committed=tuple(whole)))
+        assert await read(moved, 10) == []
+        assert moved.finished is not None
+        assert moved.finished.reason == "stop"
+
+
+async def test_the_end_token_within_an_accepted_run_ends_the_stream() -> None:
+    async with running(script=script(length=10)) as engine:
+        expected = engine.script.greedy(PROMPT, 40)
+        generation = engine.submit(request())
+        assert await read_drafting(generation, [*expected, 1, 2, 3], block=8) == expected
+        assert generation.finished is not None
+        assert (generation.finished.reason, generation.finished.length) == ("stop", 10)
+
+
+async def test_a_stop_string_over_token_borders_ends_it_with_or_without_drafts() -> None:
+    async with running() as engine:
+        tokens = engine.script.greedy(PROMPT, 40)
+        pieces = [engine.vocabulary.piece(token) for token in tokens]
+        stop = (pieces[11][-1:] + pieces[12] + pieces[13][:1]).decode()
+        at = b"".join(pieces).index(stop.encode())
+        for drafts in ([], tokens, wrong(tokens)):
+            generation = engine.submit(request(stop=(stop, "never said")))
+            assert await read_drafting(generation, drafts) == tokens[: _tokens_until(pieces, at + len(stop))]
+            assert generation.finished is not None
+            assert (generation.finished.reason, generation.finished.kept_bytes) == ("stop", at)
+
+
+def _tokens_until(pieces: list[bytes], length: int) -> int:
+    """How many tokens it takes to say so many bytes."""
+    return next(i for i in range(len(pieces) + 1) if len(b"".join(pieces[:i])) >= length)
+
+
+async def test_a_full_context_is_a_clean_end() -> None:
+    async with running(context=32) as engine:
+        generation = engine.submit(request(max_tokens=1000))
+        expected = engine.script.greedy(PROMPT, 27)
+        assert await read_drafting(generation, engine.script.greedy(PROMPT, 60), block=8) == expected
+        assert generation.finished is not None
+        assert (generation.finished.reason, generation.finished.length) == ("length", 27)
+
+
+async def test_a_full_queue_refuses_with_a_time_and_takes_again_later() -> None:
+    async with gated(streams=1, queue=2) as (engine, gate):
+        first = engine.submit(request())
+        await gate.entered.wait()
+        gate.step()
+        await anext(first.events())
+        queued = [engine.submit(request()) for _ in range(2)]
+        assert engine.load().waiting == 2
+        with pytest.raises(Overloaded) as refusal:
+            engine.submit(request())
+        assert refusal.value.retry_after_s >= 1
+        gate.open()
+        assert all(len(tokens) == 40 for tokens in await asyncio.gather(read(first), *map(read, queued)))
+        assert len(await read(engine.submit(request()))) == 40
+
+
+async def test_a_broken_model_ends_all_streams_and_nothing_else(caplog: pytest.LogCaptureFixture) -> None:
+    async with running(streams=1, fail_at=5) as engine:
+        generations = [engine.submit(request()) for _ in range(3)]
+        lengths = [len(tokens) for tokens in await asyncio.gather(*map(read, generations))]
+        assert lengths == [5, 0, 0]
+        for generation, length in zip(generations, lengths, strict=True):
+            assert generation.finished is not None
+            assert (generation.finished.reason, generation.finished.error) == ("error", "engine_failed")
+            assert generation.finished.length == length
+        assert "the script says" in (engine.failure() or "")
+        with pytest.raises(EngineFailed):
+            engine.submit(request())
+    assert "engine_failed" in caplog.text
+
+
+async def test_stopping_ends_what_runs_and_what_waits() -> None:
+    async with gated(streams=1) as (engine, gate):
+        generations = [engine.submit(request(max_tokens=2000)) for _ in range(2)]
+        await gate.entered.wait()
+        gate.open()
+        await engine.stop()
+        await engine.stop()
+        assert [g.finished and g.finished.reason for g in generations] == ["cancelled", "cancelled"]
+        with pytest.raises(EngineFailed):
+            engine.submit(request())
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"prompt": ()},
+        {"prompt": (1,) * 2048},
+        {"prompt": (1,) * 2000, "committed": (1,) * 49},
+        {"prompt": (512,)},
+        {"committed": (-1,)},
+        {"sampling": Sampling(temperature=0.0, bias=((512, 1.0),))},
+    ],
+)
+async def test_what_could_never_run_is_refused(fields: dict[str, Any]) -> None:
+    async with running() as engine:
+        with pytest.raises(InvalidRequest):
+            engine.submit(request(**fields))
+
+
+async def test_nothing_that_is_called_on_the_event_loop_waits_for_the_model() -> None:
+    """The model is stuck in a step all the while: a call that waited for it would never return."""
+    async with gated(streams=2) as (engine, gate):
+        generation = engine.submit(request())
+        await gate.entered.wait()
+        other = engine.submit(request())
+        calls: list[Callable[[], object]] = [
+            lambda: generation.offer(0, 0, [1, 2, 3]),
+            generation.detach,
+            generation.attach,
+            generation.usage,
+            other.cancel,
+            engine.load,
+            engine.failure,
+        ]
+        for call in calls:
+            call()
+        reading: Awaitable[Any] = asyncio.ensure_future(anext(generation.events()))
+        await asyncio.sleep(0)
+        gate.step()
+        assert (await reading).start == 0
+        generation.cancel()
+
+
+async def test_the_load_says_what_is_going_on() -> None:
+    async with gated(streams=2) as (engine, gate):
+        assert (engine.load().running, engine.load().waiting, engine.load().context_total) == (0, 0, 4096)
+        generations = [engine.submit(request()) for _ in range(3)]
+        assert engine.load().waiting == 3
+        await gate.entered.wait()
+        gate.step()
+        await anext(generations[0].events())
+        load = engine.load()
+        assert (load.running, load.waiting) == (2, 1)
+        assert load.context_used == 10
+        assert load.step_s > 0
+
+
+async def test_a_prompt_that_begins_alike_is_not_computed_again_within_a_tenant() -> None:
+    long = tuple(range(200))
+    async with running() as engine:
+        await read(engine.submit(request((*long, 1), max_tokens=1)))
+        model = engine._loaded
+        before = model.tokens  # type: ignore[union-attr]
+        await read(engine.submit(request((*long, 2), max_tokens=1)))
+        assert model.tokens - before == 1  # type: ignore[union-attr]
+        await read(engine.submit(request((*long, 3), max_tokens=1, tenant="other")))
+        assert model.tokens - before == 1 + 201  # type: ignore[union-attr]
