@@ -11,12 +11,15 @@ import { acceptanceRate, Figures } from "./figures.js";
 import { comparisonView, figuresView, stepsPerToken } from "./figures_view.js";
 import { HybridStream } from "./runtime.js";
 
+/** @typedef {{drafter: string, policy: string, temperature: number, maxTokens: number, model: string}} Settings */
+
 const DRAFTERS = { ngram: NgramDrafter, none: NoDrafter };
 
 export class Chat {
   #turns;
   #connection;
   #key;
+  #settings;
   #announce;
   #notify;
   /** Finished turns: {question, content}. */
@@ -26,12 +29,14 @@ export class Chat {
   bytesDown = 0;
 
   /**
-   * @param {{turns: HTMLElement, connection: object, key: () => string, announce: (text: string) => void, notify: () => void}} options
+   * @param {{turns: HTMLElement, connection: object, key: () => string, settings: () => Settings,
+   *   announce: (text: string) => void, notify: () => void}} options
    */
-  constructor({ turns, connection, key, announce, notify }) {
+  constructor({ turns, connection, key, settings, announce, notify }) {
     this.#turns = turns;
     this.#connection = connection;
     this.#key = key;
+    this.#settings = settings;
     this.#announce = announce;
     this.#notify = notify;
   }
@@ -48,14 +53,14 @@ export class Chat {
     this.#stop?.();
   }
 
-  /** @param {{drafter: string, policy: string, temperature: number, maxTokens: number, model: string}} settings */
-  ask(question, settings) {
+  ask(question) {
     this.#turns.append(make("p", { class: "asked", dir: "auto" }, question));
-    this.#answer(question, settings, this.#history.length);
+    this.#answer(question, this.#history.length);
   }
 
   /** Answer `question` as the turn behind the first `turn` ones of the history. */
-  #answer(question, settings, turn) {
+  #answer(question, turn) {
+    const settings = this.#settings();
     const asked = { question, settings, turn, seed: drawSeed(), messages: this.#messages(question, turn) };
     const view = new AnswerView({
       title: settings.model,
@@ -163,7 +168,7 @@ export class Chat {
     while (view.element.nextSibling) view.element.nextSibling.remove();
     view.element.remove();
     this.#history.length = Math.min(this.#history.length, asked.turn);
-    this.#answer(asked.question, asked.settings, asked.turn);
+    this.#answer(asked.question, asked.turn);
   }
 
   /** The same question and seed over HTTP: the text must come out the same, only later. */

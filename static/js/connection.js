@@ -101,6 +101,7 @@ export class Connection {
     this.#environment.clearInterval(this.#watch);
     const socket = this.#socket;
     this.#socket = null;
+    this.#pings.clear();
     this.#enter("idle");
     for (const waiter of this.#waiters.splice(0)) waiter.reject(new Refused("The connection was closed."));
     socket?.close(1000);

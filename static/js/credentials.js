@@ -13,10 +13,15 @@ export class Refused extends Error {
   }
 }
 
-/** The key of `#key=…`, which is removed from the address bar and the history at once; else the one kept; else "". */
+/** The key in the fragment `#key=…`, or "". */
+export function keyIn(location) {
+  return new URLSearchParams(location.hash.slice(1)).get("key") ?? "";
+}
+
+/** The key in the fragment, which is removed from the address bar and the history at once; else the one kept; else "". */
 export function takeKey(location, history, storage) {
-  const given = new URLSearchParams(location.hash.slice(1)).get("key");
-  if (given) {
+  const given = keyIn(location);
+  if (given !== "") {
     history.replaceState(null, "", location.pathname + location.search);
     storage.setItem(KEPT, given);
   }

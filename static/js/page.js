@@ -3,7 +3,7 @@
 import { make } from "./answer.js";
 import { Chat } from "./chat.js";
 import { Connection } from "./connection.js";
-import { buyTicket, forgetKey, keepKey, takeKey } from "./credentials.js";
+import { buyTicket, forgetKey, keepKey, keyIn, takeKey } from "./credentials.js";
 import { bytes } from "./figures_view.js";
 
 const SETTINGS = "paceline.settings";
@@ -44,6 +44,7 @@ const chat = new Chat({
   turns: $("turns"),
   connection,
   key: () => key,
+  settings,
   announce: (text) => ($("announcer").textContent = text),
   notify: () => queueMicrotask(refresh),
 });
@@ -119,7 +120,7 @@ function leaves() {
 
 function ask(question) {
   if (chat.busy || question.trim() === "" || $("model").value === "") return;
-  chat.ask(question.trim(), settings());
+  chat.ask(question.trim());
   $("question").value = "";
   follow(true);
 }
@@ -158,7 +159,9 @@ function listen() {
   });
   $("theme").addEventListener("click", nextTheme);
   window.addEventListener("online", () => connection.hurry());
-  window.addEventListener("hashchange", () => admit(takeKey(location, history, sessionStorage)));
+  window.addEventListener("hashchange", () => {
+    if (keyIn(location) !== "") admit(takeKey(location, history, sessionStorage)); // other fragments are places on the page
+  });
   window.addEventListener("scroll", () => {
     const { scrollTop, scrollHeight, clientHeight } = document.documentElement;
     following = scrollHeight - scrollTop - clientHeight < 80;
@@ -181,13 +184,21 @@ function admit(given) {
 }
 
 function restore() {
-  const kept = JSON.parse(localStorage.getItem(SETTINGS) ?? "{}");
+  const kept = keptSettings();
   const fields = { drafter: "drafter", policy: "policy", temperature: "temperature", length: "maxTokens" };
   for (const [id, name] of Object.entries(fields)) {
     const value = String(kept[name] ?? "");
     if ([...$(id).options].some((option) => option.value === value)) $(id).value = value;
   }
   setTheme(localStorage.getItem("paceline.theme") ?? "system");
+}
+
+function keptSettings() {
+  try {
+    return JSON.parse(localStorage.getItem(SETTINGS)) ?? {};
+  } catch {
+    return {}; // written by another version, or by hand
+  }
 }
 
 function nextTheme() {
