@@ -39,6 +39,8 @@ SECURITY_HEADERS = {
     ),
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Embedder-Policy": "require-corp",
+    # The page's modules must all be of one version, so a browser asks each time; mostly the answer is 304.
+    "Cache-Control": "no-cache",
 }
 
 
