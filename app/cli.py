@@ -9,13 +9,13 @@ from importlib import metadata
 from typing import Annotated, Any, NoReturn, TypeVar
 
 import typer
-import uvicorn
 from pydantic import ValidationError
 from rich.console import Console
 from rich.table import Table
 
 from app.config import Settings
 from app.main import create_app
+from app.server import Server
 from app.telemetry import configure_logging
 from app.tenants.repository import Repository, open_database
 from app.tenants.service import Tenants
@@ -24,51 +24,19 @@ T = TypeVar("T")
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Paceline's cloud side: the gateway.")
 keys = typer.Typer(no_args_is_help=True, help="API keys.")
 app.add_typer(keys, name="keys")
-_STOP_S = 5
-"""How long Ctrl-C waits for open responses, seconds."""
 
 
 def main() -> None:
     app()
 
 
-class Server(uvicorn.Server):
-    """Uvicorn, but HTTP answers in progress are ended when it stops, instead of waited for to their last token."""
+class AnnouncingServer(Server):
+    """Says where it listens, as soon as it does."""
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         if self.started:
-            host, port = self.servers[0].sockets[0].getsockname()[:2]
-            shown = f"[{host}]" if ":" in host else host
-            Console(stderr=True).print(f"Gateway on [bold]http://{shown}:{port}[/bold] (Ctrl-C stops it)")
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        self.config.app.state.gateway.drain()  # type: ignore[union-attr]
-        await super().shutdown(sockets)
-
-
-def server(settings: Settings) -> Server:
-    """A server for the gateway that the settings describe; `run` it, or await `serve()`."""
-    return server_for(create_app(settings), settings)
-
-
-def server_for(application: Any, settings: Settings, **options: Any) -> Server:
-    config = uvicorn.Config(
-        application,
-        host=settings.host,
-        port=settings.port,
-        log_config=None,
-        access_log=False,
-        ws="websockets-sansio",
-        ws_per_message_deflate=False,  # costs latency, and commits are 20 bytes
-        ws_max_size=4 * settings.frame_bytes,
-        ws_ping_interval=20.0,
-        ws_ping_timeout=20.0,
-        timeout_graceful_shutdown=_STOP_S,
-        server_header=False,
-        **options,
-    )
-    return Server(config)
+            Console(stderr=True).print(f"Gateway on [bold]{self.url}[/bold] (Ctrl-C stops it)", highlight=False)
 
 
 @app.command()
@@ -100,14 +68,14 @@ def serve(
         )
     configure_logging(settings.log_format, settings.log_level)
     try:
-        running = server(settings)
+        server = AnnouncingServer(create_app(settings), settings)
     except ImportError as error:
         _fail(f"The engine {settings.engine} needs {error.name}, which isn't installed: pip install 'paceline[llama]'.")
     try:
-        running.run()
+        server.run()
     except KeyboardInterrupt:
         return  # uvicorn has stopped cleanly, and then passes the signal on
-    if not running.started:
+    if not server.started:
         raise typer.Exit(3)
 
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -66,6 +66,9 @@ class Streams:
 
     def __len__(self) -> int:
         return len(self._held)
+
+    def __iter__(self) -> Iterator[HeldStream]:
+        return iter(list(self._held.values()))
 
     def make_room(self, tenant: TenantId) -> None:
         """Forget the tenant's oldest finished stream if it holds as many as it may. Raises TooManyStreams."""
@@ -129,7 +132,7 @@ class Streams:
 
     def close(self) -> None:
         """Forget all: the gateway stops."""
-        for stream in list(self._held.values()):
+        for stream in self:
             self._remove(stream)
 
     def _expire_later(self, stream: HeldStream) -> None:

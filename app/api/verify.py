@@ -338,7 +338,10 @@ class Session:
         """Another holder has the stream. If that is on another socket, this one is a leftover: it is closed."""
         self._attached.pop(attachment.id, None)
         holder = attachment.stream.holder
-        if not any(other is holder for other in self._attached.values()):
+        if any(other is holder for other in self._attached.values()):
+            message = "the stream was resumed under another id"
+            self._spawn(self._send(frames.Error(attachment.id, errors.Fenced.code, message, final=True)))
+        else:
             self._spawn(self._close_with(errors.Fenced("the stream was resumed on another socket")))
 
     def _spawn(self, work: Awaitable[None]) -> None:

@@ -1,0 +1,5 @@
+"""`python -m app` is `paceline-gateway`."""
+
+from app.cli import main
+
+main()

@@ -1,0 +1,55 @@
+"""The gateway's ASGI app behind uvicorn, with the options that the protocol needs."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+
+import uvicorn
+from fastapi import FastAPI
+
+from app.api.deps import Gateway
+from app.config import Settings
+
+_STOP_S = 5
+"""How long a stop waits for open responses, seconds."""
+
+
+class Server(uvicorn.Server):
+    """Uvicorn, but HTTP answers in progress are ended when it stops, instead of waited for to their last token."""
+
+    def __init__(self, app: FastAPI, settings: Settings) -> None:
+        self.gateway: Gateway = app.state.gateway
+        self.ready = asyncio.Event()
+        """Set once it listens."""
+        super().__init__(
+            uvicorn.Config(
+                app,
+                host=settings.host,
+                port=settings.port,
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                ws="websockets-sansio",
+                ws_per_message_deflate=False,  # costs latency, and most frames are tens of bytes
+                ws_max_size=4 * settings.frame_bytes,
+                ws_ping_interval=20.0,
+                ws_ping_timeout=20.0,
+                timeout_graceful_shutdown=_STOP_S,
+            )
+        )
+
+    @property
+    def url(self) -> str:
+        """Where it listens; known once it is ready."""
+        host, port = self.servers[0].sockets[0].getsockname()[:2]
+        return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            self.ready.set()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self.gateway.drain()
+        await super().shutdown(sockets)

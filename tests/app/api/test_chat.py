@@ -1,0 +1,280 @@
+"""The OpenAI endpoint, asked by OpenAI's own client and by plain HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import openai
+import pytest
+
+from app.tenants.repository import Repository, open_database
+from edge.protocol.frames import Message
+from tests.app.serving import MODEL, IsolatedSettings, Running, Steps, scripted, serving, until
+
+ASK: list[Any] = [{"role": "user", "content": "Say something."}]
+
+
+@pytest.fixture
+async def client(running: Running) -> AsyncIterator[openai.AsyncOpenAI]:
+    async with openai.AsyncOpenAI(base_url=f"{running.url}/v1", api_key=running.key, max_retries=0) as made:
+        yield made
+
+
+def greedy(running: Running, count: int, messages: list[Message] | None = None) -> bytes:
+    """What the script says, without an engine."""
+    vocabulary = running.script.vocabulary
+    prompt = vocabulary.render(messages or [Message("user", ASK[0]["content"])])
+    return b"".join(vocabulary.piece(token) for token in running.script.greedy(prompt, count))
+
+
+async def test_the_answer_is_the_models_text_with_its_usage(running: Running, client: openai.AsyncOpenAI) -> None:
+    answer = await client.chat.completions.create(model=MODEL, messages=ASK, max_tokens=20, temperature=0)
+    assert answer.choices[0].message.content == greedy(running, 20).decode()
+    assert answer.choices[0].finish_reason == "length"
+    assert answer.choices[0].message.role == "assistant"
+    assert answer.usage is not None
+    prompt = len(running.script.vocabulary.render([Message("user", ASK[0]["content"])]))
+    assert (answer.usage.prompt_tokens, answer.usage.completion_tokens) == (prompt, 20)
+    assert answer.usage.total_tokens == prompt + 20
+
+
+async def test_a_stream_gives_the_same_text_as_a_whole_answer(running: Running, client: openai.AsyncOpenAI) -> None:
+    stream = await client.chat.completions.create(model=MODEL, messages=ASK, max_tokens=20, temperature=0, stream=True)
+    chunks = [chunk async for chunk in stream]
+    assert chunks[0].choices[0].delta.role == "assistant"
+    assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks) == greedy(running, 20).decode()
+    assert [chunk.choices[0].finish_reason for chunk in chunks if chunk.choices[0].finish_reason] == ["length"]
+    assert len({chunk.id for chunk in chunks}) == 1
+    assert all(chunk.usage is None for chunk in chunks)
+
+
+async def test_usage_comes_in_a_last_chunk_of_its_own_when_asked_for(client: openai.AsyncOpenAI) -> None:
+    stream = await client.chat.completions.create(
+        model=MODEL, messages=ASK, max_tokens=7, stream=True, stream_options={"include_usage": True}
+    )
+    chunks = [chunk async for chunk in stream]
+    assert chunks[-1].choices == []
+    assert chunks[-1].usage is not None
+    assert chunks[-1].usage.completion_tokens == 7
+    assert all(chunk.usage is None for chunk in chunks[:-1])
+
+
+async def test_a_stop_string_ends_the_answer_and_is_no_part_of_it(running: Running, client: openai.AsyncOpenAI) -> None:
+    text = greedy(running, 60).decode()
+    stop = text[17:21]  # begins and ends wherever in tokens
+    assert text.index(stop) == 17, "the script repeats itself: choose another"
+    whole = await client.chat.completions.create(model=MODEL, messages=ASK, temperature=0, stop=[stop])
+    assert (whole.choices[0].message.content, whole.choices[0].finish_reason) == (text[:17], "stop")
+    stream = await client.chat.completions.create(model=MODEL, messages=ASK, temperature=0, stop=stop, stream=True)
+    assert "".join([chunk.choices[0].delta.content or "" async for chunk in stream]) == text[:17]
+
+
+async def test_a_seed_repeats_the_answer_and_another_gives_another(client: openai.AsyncOpenAI) -> None:
+    async def ask(seed: int | None) -> str | None:
+        answer = await client.chat.completions.create(model=MODEL, messages=ASK, max_tokens=30, seed=seed)
+        return answer.choices[0].message.content
+
+    assert await ask(5) == await ask(5)
+    assert await ask(-5) == await ask(-5)
+    assert len({await ask(5), await ask(-5), await ask(None), await ask(None)}) == 4
+
+
+async def test_n_choices_differ_under_one_seed_and_repeat_with_it(client: openai.AsyncOpenAI) -> None:
+    first = await client.chat.completions.create(model=MODEL, messages=ASK, max_tokens=20, seed=1, n=3)
+    assert [choice.index for choice in first.choices] == [0, 1, 2]
+    texts = [choice.message.content or "" for choice in first.choices]
+    assert len(set(texts)) == 3
+    assert first.usage is not None
+    assert first.usage.completion_tokens == 60
+    streamed = ["", "", ""]
+    again = await client.chat.completions.create(model=MODEL, messages=ASK, max_tokens=20, seed=1, n=3, stream=True)
+    async for chunk in again:
+        streamed[chunk.choices[0].index] += chunk.choices[0].delta.content or ""
+    assert streamed == texts
+
+
+async def test_characters_are_never_split_between_chunks(client: openai.AsyncOpenAI) -> None:
+    bias = {str(byte): 60 for byte in "☃".encode()}  # random runs of its three bytes: whole characters and broken ones
+    whole = await client.chat.completions.create(model=MODEL, messages=ASK, max_tokens=200, seed=3, logit_bias=bias)
+    text = whole.choices[0].message.content or ""
+    assert text.count("☃") > 2
+    stream = await client.chat.completions.create(
+        model=MODEL, messages=ASK, max_tokens=200, seed=3, logit_bias=bias, stream=True
+    )
+    # A character that was cut in two would come as two or three replacement characters instead.
+    assert "".join([chunk.choices[0].delta.content or "" async for chunk in stream]) == text
+
+
+async def test_logprobs_name_each_token_and_its_rivals(client: openai.AsyncOpenAI) -> None:
+    answer = await client.chat.completions.create(
+        model=MODEL, messages=ASK, max_tokens=5, temperature=0, logprobs=True, top_logprobs=3
+    )
+    logprobs = answer.choices[0].logprobs
+    assert logprobs is not None
+    assert logprobs.content is not None
+    assert "".join(entry.token for entry in logprobs.content) == answer.choices[0].message.content
+    for entry in logprobs.content:
+        assert entry.logprob <= 0
+        assert len(entry.top_logprobs) == 3
+        assert entry.top_logprobs[0].token == entry.token  # greedy takes the likeliest
+
+
+async def test_developer_messages_and_text_parts_are_taken(running: Running, client: openai.AsyncOpenAI) -> None:
+    messages: list[Any] = [
+        {"role": "developer", "content": "Be brief."},
+        {"role": "user", "content": [{"type": "text", "text": "Say "}, {"type": "text", "text": "it."}]},
+    ]
+    answer = await client.chat.completions.create(model=MODEL, messages=messages, max_tokens=9, temperature=0)
+    expected = greedy(running, 9, [Message("system", "Be brief."), Message("user", "Say it.")])
+    assert answer.choices[0].message.content == expected.decode()
+
+
+@pytest.mark.parametrize(
+    ("change", "param", "code"),
+    [
+        ({"tools": [{"type": "function", "function": {"name": "f"}}]}, "tools", "unsupported_parameter"),
+        ({"response_format": {"type": "json_object"}}, "response_format", "unsupported_parameter"),
+        ({"frobnicate": 1}, "frobnicate", "unknown_parameter"),
+        ({"temperature": 9}, "temperature", "invalid_value"),
+        ({"max_tokens": 0}, "max_tokens", "invalid_value"),
+        ({"messages": []}, "messages", "invalid_value"),
+        ({"messages": [{"role": "robot", "content": "x"}]}, "messages[0].role", "invalid_value"),
+        (
+            {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]},
+            "messages[0].content",
+            "unsupported_parameter",
+        ),
+        ({"logit_bias": {"99999": 1}}, "logit_bias", "invalid_value"),
+        ({"stop": ["x"] * 17}, "stop", "invalid_value"),
+        ({"messages": [{"role": "user", "content": "x" * 5000}]}, "messages", "context_length_exceeded"),
+        ({"top_logprobs": 2}, None, "invalid_value"),
+    ],
+)
+async def test_what_cannot_be_honoured_is_refused_by_name(
+    running: Running, change: dict[str, Any], param: str | None, code: str
+) -> None:
+    async with httpx2.AsyncClient(base_url=running.url, headers=running.headers) as http:
+        answer = await http.post("/v1/chat/completions", json={"model": MODEL, "messages": ASK} | change)
+    assert answer.status_code == 400
+    error = answer.json()["error"]
+    assert (error["param"], error["code"], error["type"]) == (param, code, "invalid_request_error")
+    assert error["message"]
+
+
+async def test_errors_reach_openais_client_as_its_own_exceptions(running: Running, client: openai.AsyncOpenAI) -> None:
+    with pytest.raises(openai.NotFoundError) as unknown:
+        await client.chat.completions.create(model="gpt-9", messages=ASK)
+    assert unknown.value.code == "model_not_found"
+    with pytest.raises(openai.AuthenticationError) as wrong:
+        await client.with_options(api_key="sk-pl-wrong").chat.completions.create(model=MODEL, messages=ASK)
+    assert wrong.value.code == "invalid_api_key"
+
+
+async def test_bodies_that_are_no_json_or_too_large(tmp_path: Path) -> None:
+    async with (
+        serving(tmp_path, body_bytes=2000) as running,
+        httpx2.AsyncClient(base_url=running.url, headers=running.headers) as http,
+    ):
+        for content in (b"{", b"[]", b'"x"', b"\xff\xfe", b""):
+            answer = await http.post(
+                "/v1/chat/completions", content=content, headers={"Content-Type": "application/json"}
+            )
+            assert answer.status_code == 400, content
+            assert answer.json()["error"]["type"] == "invalid_request_error"
+        large = json.dumps({"model": MODEL, "messages": [{"role": "user", "content": "x" * 3000}]})
+        answer = await http.post("/v1/chat/completions", content=large, headers={"Content-Type": "application/json"})
+        assert (answer.status_code, answer.json()["error"]["code"]) == (413, "body_too_large")
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_a_client_that_leaves_aborts_its_generation_within_one_step(tmp_path: Path, stream: bool) -> None:
+    steps = Steps()
+    engine = scripted(step_s=1.0, sleep=steps.wait)
+    async with serving(tmp_path, engine, steps=steps) as running:
+        gateway = running.gateway
+        body = {"model": MODEL, "messages": ASK, "stream": stream}
+        async with httpx2.AsyncClient(base_url=running.url, headers=running.headers, timeout=10) as http:
+            request = http.build_request("POST", "/v1/chat/completions", json=body)
+            sending = None
+            steps.allow(3)
+            if stream:
+                response = await http.send(request, stream=True)
+                lines = response.aiter_lines()
+                while "content" not in await anext(lines):
+                    pass
+            else:
+                sending = asyncio.ensure_future(http.send(request))
+            await until(lambda: any(len(g.ledger) >= 1 for g in gateway.answers))
+            (generation,) = gateway.answers
+            if sending is None:
+                await response.aclose()
+            else:
+                sending.cancel()
+        await until(lambda: not gateway.answers)
+        before = len(generation.ledger)
+        steps.allow(4)  # the three before may not all be used
+        await until(lambda: engine.load().running == 0 and generation.finished is not None)
+        assert generation.finished is not None
+        assert generation.finished.reason == "cancelled"
+        assert len(generation.ledger) <= before + 4
+
+
+async def test_a_failing_engine_is_a_503_or_an_event_in_the_stream(tmp_path: Path) -> None:
+    async with (
+        serving(tmp_path, scripted(fail_at=3)) as running,
+        openai.AsyncOpenAI(base_url=f"{running.url}/v1", api_key=running.key, max_retries=0) as client,
+    ):
+        stream = await client.chat.completions.create(model=MODEL, messages=ASK, stream=True)
+        with pytest.raises(openai.APIError, match="engine failed"):
+            _ = [chunk async for chunk in stream]
+        with pytest.raises(openai.InternalServerError) as failed:
+            await client.chat.completions.create(model=MODEL, messages=ASK)
+        assert failed.value.status_code == 503
+        async with httpx2.AsyncClient(base_url=running.url) as http:
+            assert (await http.get("/readyz")).status_code == 503
+            assert (await http.get("/healthz")).status_code == 200
+
+
+async def test_a_full_queue_is_a_429_that_says_when_to_come_back(tmp_path: Path) -> None:
+    steps = Steps()
+    engine = scripted(step_s=1.0, sleep=steps.wait, streams=1, queue=1)
+    async with (
+        serving(tmp_path, engine, steps=steps) as running,
+        httpx2.AsyncClient(base_url=running.url, headers=running.headers, timeout=10) as http,
+    ):
+        body = {"model": MODEL, "messages": ASK, "stream": True}
+        async with http.stream("POST", "/v1/chat/completions", json=body):
+            steps.allow()
+            await until(lambda: engine.load().running == 1 and engine.load().waiting == 0)
+            async with http.stream("POST", "/v1/chat/completions", json=body):
+                refused = await http.post("/v1/chat/completions", json=body)
+        assert (refused.status_code, refused.json()["error"]["code"]) == (429, "overloaded")
+        assert int(refused.headers["Retry-After"]) >= 1
+
+
+async def test_stopping_the_gateway_ends_answers_in_progress_and_writes_their_usage(tmp_path: Path) -> None:
+    async with serving(tmp_path, scripted(step_s=0.002)) as running:
+        http = httpx2.AsyncClient(base_url=running.url, headers=running.headers, timeout=10)
+        response = await http.send(
+            http.build_request("POST", "/v1/chat/completions", json={"model": MODEL, "messages": ASK, "stream": True}),
+            stream=True,
+        )
+        lines = response.aiter_lines()
+        while "content" not in await anext(lines):
+            pass
+        running.gateway.drain()
+        rest = [line async for line in lines if line]
+        assert json.loads(rest[-1].removeprefix("data: "))["error"]["code"] == "shutting_down"
+        await http.aclose()
+    repository = Repository(open_database(IsolatedSettings(data_dir=tmp_path).database))
+    tenant_id = await repository.tenant_id("default")
+    assert tenant_id is not None
+    (counts,) = (await repository.usage(tenant_id)).values()
+    assert counts.requests == 1
+    assert counts.completion >= 1
+    await repository.close()

@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from app.cli import app
+
+runner = CliRunner()
+
+
+@pytest.fixture(autouse=True)
+def _alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in [name for name in os.environ if name.startswith("PACELINE_")]:
+        monkeypatch.delenv(name)
+
+
+def test_keys_are_made_listed_and_revoked() -> None:
+    made = runner.invoke(app, ["keys", "create", "--tenant", "acme", "--name", "laptop"])
+    assert made.exit_code == 0, made.output
+    key = made.output.strip()
+    assert re.fullmatch(r"sk-pl-[0-9a-f]{64}", key)
+    listed = runner.invoke(app, ["keys", "list"], env={"COLUMNS": "200"})
+    assert "acme" in listed.output
+    assert key not in listed.output
+    key_id = re.search(r"key_[0-9a-f]+", listed.output)
+    assert key_id is not None
+    assert runner.invoke(app, ["keys", "revoke", key_id[0]]).exit_code == 0
+    assert runner.invoke(app, ["keys", "revoke", key_id[0]]).exit_code == 2
+
+
+def test_a_missing_model_says_what_to_do() -> None:
+    result = runner.invoke(app, ["serve", "--model", "absent.gguf"])
+    assert result.exit_code == 2
+    assert "paceline-edge models pull" in result.output
+    assert "Traceback" not in result.output
+
+
+def test_a_wrong_setting_is_named() -> None:
+    result = runner.invoke(app, ["serve"], env={"PACELINE_PORT": "many"})
+    assert result.exit_code == 2
+    assert "PACELINE_PORT" in result.output
+    result = runner.invoke(app, ["serve", "--host", "0.0.0.0"])  # noqa: S104
+    assert result.exit_code == 2
+    assert "PACELINE_SECRET" in result.output
+
+
+def test_it_serves_and_ctrl_c_stops_it_without_a_traceback(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "app", "serve", "--engine", "scripted", "--port", "0"]
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2]), "COLUMNS": "200"}
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as process:  # noqa: S603
+        assert process.stderr is not None
+        shown = ""
+        for line in process.stderr:
+            shown += line
+            if "Gateway on" in line:
+                break
+        process.send_signal(signal.SIGINT)
+        shown += process.stderr.read()
+        code = process.wait(30)
+    key = (tmp_path / "paceline-data" / "initial-key").read_text().strip()
+    assert key in shown
+    assert (tmp_path / "paceline-data" / "initial-key").stat().st_mode & 0o777 == 0o600
+    assert "Traceback" not in shown
+    assert code == 0, shown

@@ -1,0 +1,35 @@
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from pydantic import SecretStr, ValidationError
+
+from app.config import ROOT, Settings
+from tests.app.serving import IsolatedSettings
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "::1", "127.3.2.1"])
+def test_this_machine_alone_may_use_the_default_secret(host: str) -> None:
+    assert IsolatedSettings(host=host).loopback
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.2", "gateway.example"])  # noqa: S104
+def test_the_default_secret_is_refused_outside_loopback(host: str) -> None:
+    with pytest.raises(ValidationError, match="PACELINE_SECRET"):
+        IsolatedSettings(host=host)
+    IsolatedSettings(host=host, secret=SecretStr("x" * 32))
+
+
+def test_the_target_is_a_path_or_a_file_of_the_model_cache(tmp_path: Path) -> None:
+    (tmp_path / "a.gguf").touch()
+    assert IsolatedSettings(target_model="a.gguf", model_dir=tmp_path).target_path == tmp_path / "a.gguf"
+    path = str(tmp_path / "a.gguf")
+    assert str(IsolatedSettings(target_model=path, model_dir=tmp_path / "else").target_path) == path
+
+
+def test_every_setting_is_in_the_example_file() -> None:
+    example = (ROOT / ".env.example").read_text(encoding="utf-8")
+    named = set(re.findall(r"^#? ?PACELINE_([A-Z_]+)=", example, flags=re.M))
+    assert {name.upper() for name in Settings.model_fields} <= named
