@@ -18,7 +18,7 @@ from edge.config import DeviceSettings
 from edge.drafters.base import Drafter
 from edge.drafters.load import load_drafter
 from edge.errors import EdgeError, Unreachable
-from edge.keyboard import read_line
+from edge.keyboard import Lines
 from edge.privacy import NotYet, require_available
 from edge.protocol.errors import ProtocolError, Unauthorised
 from edge.protocol.frames import Message, Sampling
@@ -88,7 +88,7 @@ async def _chat(settings: DeviceSettings, wishes: Wishes, question: str | None, 
         async with _route(settings, drafter, screens) as route:
             screens.side.print(Text(route.title, style="bold"))
             if question is None:
-                await _converse(route, wishes, screens)
+                await converse(route, wishes, screens, Lines())
             else:
                 await _ask_once(route, wishes, question, screens)
     finally:
@@ -111,7 +111,7 @@ def _answer(wishes: Wishes, screens: Screens) -> Answer:
     return LiveAnswer(screens.out) if screens.out.is_terminal else PlainAnswer(sys.stdout)
 
 
-def _question(wishes: Wishes, messages: list[Message]) -> Question:
+def question_of(wishes: Wishes, messages: list[Message]) -> Question:
     # Drawn here rather than by the cloud, so that both routes of a comparison have the same.
     seed = secrets.randbits(53) if wishes.seed is None else wishes.seed
     sampling = Sampling(temperature=wishes.temperature, top_p=wishes.top_p, seed=seed)
@@ -119,7 +119,7 @@ def _question(wishes: Wishes, messages: list[Message]) -> Question:
 
 
 async def _ask_once(route: Route, wishes: Wishes, text: str, screens: Screens) -> None:
-    question = _question(wishes, [Message("user", text)])
+    question = question_of(wishes, [Message("user", text)])
     if screens.out.is_terminal and not wishes.as_json:
         screens.out.print(legend())
         screens.out.print()
@@ -132,19 +132,24 @@ async def _ask_once(route: Route, wishes: Wishes, text: str, screens: Screens) -
     if wishes.as_json:
         sys.stdout.write(_as_json(question, answered, other) + "\n")
         return
-    rows = {"hybrid": answered.figures} | ({"cloud only": other.figures} if other else {})
+    for incident in incidents(answered):
+        screens.side.print(incident)
+    rows = {route.name: answered.figures} | ({"cloud only": other.figures} if other else {})
     screens.side.print(figures_table(rows))
     if other:
         screens.side.print(comparison(answered, other))
 
 
-async def _converse(route: Route, wishes: Wishes, screens: Screens) -> None:
+async def converse(route: Route, wishes: Wishes, screens: Screens, lines: Lines) -> None:
     """Question after question, each with all that was said before, until the input ends."""
     if screens.out.is_terminal:
         screens.out.print(legend())
         screens.out.print(Text(_HINT, style="dim"))
     messages: list[Message] = []
-    while (line := await read_line(lambda: screens.side.print("\n[bold]›[/] ", end=""))) is not None:
+    while True:
+        screens.side.print("\n[bold]›[/] ", end="")
+        if (line := await lines.next()) is None:
+            break
         if line.strip() == "/new":
             messages.clear()
         elif line.strip():
@@ -160,14 +165,25 @@ async def _turn(route: Route, wishes: Wishes, messages: list[Message], screens: 
     assert task is not None  # noqa: S101
     try:
         with _answer(wishes, screens) as answer:
-            answered = await route.ask(_question(wishes, messages), answer)
+            answered = await route.ask(question_of(wishes, messages), answer)
     except asyncio.CancelledError:
         # asyncio.run turns Ctrl-C into the main task's cancellation. This one has been honoured: go on with the next.
         task.uncancel()
         screens.side.print(Text("stopped", style="yellow"))
         return None
-    screens.side.print(figures_line(answered.figures))
+    screens.side.print(*incidents(answered), figures_line(answered.figures), sep="\n")
     return answered
+
+
+def incidents(answered: Answered) -> list[Text]:
+    """What went wrong on the way and was mended, for the user to know."""
+    found = []
+    if answered.measures is not None and answered.measures.drafter_failed:
+        found.append(Text("The drafter failed (its log says why): the cloud answered alone.", style="yellow"))
+    if answered.measures is not None and answered.measures.attachments > 1:
+        lost = answered.measures.attachments - 1
+        found.append(Text(f"The connection was lost {lost}× and resumed; no token was.", style="yellow"))
+    return found
 
 
 def comparison(hybrid: Answered, cloud: Answered) -> Text:

@@ -74,6 +74,9 @@ def chat(
     policy: Annotated[PolicyOption | None, typer.Option(help="What the cloud does when no draft has come.")] = None,
     drafter: Drafting = None,
     draft_model: DraftModel = None,
+    draft_length: Annotated[
+        int | None, typer.Option(min=1, max=64, help="Tokens a round of policy sync.", show_default=False)
+    ] = None,
     max_tokens: Annotated[int | None, typer.Option(min=1, help="Longest answer.")] = None,
     temperature: Annotated[float, typer.Option(min=0, max=100)] = 0.0,
     top_p: Annotated[float, typer.Option(min=0.0001, max=1)] = 1.0,
@@ -92,6 +95,7 @@ def chat(
         policy=policy and policy.value,
         drafter=drafter and drafter.value,
         draft_model=draft_model,
+        draft_length=draft_length,
         privacy=privacy and privacy.value,
     )
     wishes = Wishes(

@@ -33,6 +33,9 @@ class DeviceSettings(BaseSettings):
     draft_context: int = Field(default=2048, ge=128)
     draft_sampling: Literal["coupled", "top1"] = "coupled"
     policy: Policy | None = None
+    """None: the gateway's default."""
+    draft_length: int | None = Field(default=None, ge=1, le=64)
+    """Tokens a round of policy `sync`; None: 4."""
     privacy: Mode = "full"
     state_dir: Path = Path("~/.local/state/paceline")
     disclosure_log: bool = True

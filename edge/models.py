@@ -263,8 +263,10 @@ def _watching(size: Callable[[], int], what: str, total: int, report: Progress) 
     over = threading.Event()
 
     def watch() -> None:
+        most = 0
         while not over.wait(_WATCH_S):
-            report(what, min(size(), total), total)
+            most = max(most, min(size(), total))  # the file goes away when it is moved to its place
+            report(what, most, total)
 
     watcher = threading.Thread(target=watch, name="paceline-models-watch", daemon=True)
     watcher.start()

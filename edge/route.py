@@ -34,6 +34,8 @@ class Question(Struct, frozen=True, kw_only=True):
 class Route(Protocol):
     title: str
     """One line for the user: who answers, and who drafts."""
+    name: str
+    """For its row of figures."""
 
     async def ask(self, question: Question, answer: Answer) -> Answered: ...
 
@@ -43,6 +45,8 @@ class Route(Protocol):
 
 
 class LocalRoute:
+    name = "this device"
+
     def __init__(self, drafter: Drafter | None) -> None:
         if drafter is None:
             raise EdgeError("Without a drafter nobody answers in privacy mode `local`. Use --drafter llama.")
@@ -66,6 +70,7 @@ class HybridRoute:
         *,
         policy: Policy | None,
         coupled: bool,
+        draft_length: int | None = None,
     ) -> None:
         self._runtime = runtime
         self._cloud = cloud
@@ -73,8 +78,10 @@ class HybridRoute:
         self._recorder = recorder
         self._policy = policy
         self._coupled = coupled
+        self._draft_length = draft_length
         drafter = runtime.drafter
         by = f"drafted here by {drafter.name}" if drafter is not None else "without drafts"
+        self.name = "hybrid" if drafter is not None else "no drafts"
         self.title = f"{model.id} at {cloud.url}, {by}"
 
     async def ask(self, question: Question, answer: Answer) -> Answered:
@@ -85,6 +92,7 @@ class HybridRoute:
             max_tokens=question.max_tokens,
             policy=self._policy,
             coupled=self._coupled,
+            draft_length=self._draft_length,
         )
         try:
             return await ask_hybrid(self._runtime, request, answer)
@@ -116,8 +124,15 @@ async def open_hybrid(
             drafter = NgramDrafter()
         cloud = Cloud(gateway_url(settings.url), settings.key())
         async with cloud, Runtime(connection, drafter) as runtime:
-            coupled = settings.draft_sampling == "coupled"
-            yield HybridRoute(runtime, cloud, model, recorder, policy=settings.policy, coupled=coupled)
+            yield HybridRoute(
+                runtime,
+                cloud,
+                model,
+                recorder,
+                policy=settings.policy,
+                coupled=settings.draft_sampling == "coupled",
+                draft_length=settings.draft_length,
+            )
 
 
 @asynccontextmanager

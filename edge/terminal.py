@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import time
+import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from io import StringIO
@@ -125,7 +126,7 @@ class LiveAnswer:
         )
 
     def drafted(self, text: str) -> None:
-        self._tail.append(text)
+        self._tail.append(printable(text))
 
     def committed(self, parts: Sequence[tuple[str, str]], agreed: int) -> None:
         del self._tail[:agreed]
@@ -144,7 +145,7 @@ class LiveAnswer:
     def _append(self, parts: Sequence[tuple[str, str]]) -> None:
         line = self._line.copy()
         for text, origin in parts:
-            line.append(text, style=STYLES[origin])
+            line.append(printable(text), style=STYLES[origin])
         while (end := line_break(line.plain, self._console.width)) is not None:
             full = line[:end]
             full.rstrip()
@@ -172,6 +173,17 @@ class LiveAnswer:
                 text.append(gone.replace("\n", "⏎"), style=STYLES["gone"])
         text.append("".join(self._tail).replace("\n", "⏎"), style=STYLES["drafted"])
         yield text
+
+
+def printable(text: str) -> str:
+    """Without control characters, which a model could be made to write to take over a terminal."""
+    return "".join(_shown(character) for character in text)
+
+
+def _shown(character: str) -> str:
+    if character == "\t":
+        return "    "
+    return "�" if unicodedata.category(character) == "Cc" and character != "\n" else character
 
 
 def line_break(plain: str, width: int) -> int | None:
@@ -303,4 +315,4 @@ def disclosures_report(disclosures: Sequence[Disclosure], path: str) -> Text:
 
 
 def _indented(text: str) -> str:
-    return "\n".join(f"  │ {line}" for line in text.splitlines())
+    return "\n".join(f"  │ {line}" for line in printable(text).splitlines())

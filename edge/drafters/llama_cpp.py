@@ -161,4 +161,5 @@ class LlamaCppContinuation:
 
 def probability(logits: NDArray[np.float32], token: int) -> float:
     """The softmax of logits, (V,), at `token`."""
-    return float(1.0 / np.exp(logits - logits[token], dtype=np.float64).sum())
+    top = logits.max()
+    return float(np.exp(logits[token] - top) / np.exp(logits - top).sum())

@@ -77,6 +77,18 @@ def test_a_full_line_is_printed_once_and_stays() -> None:
         assert text.count(f"{line}\n\r\x1b[2K") == 1
 
 
+def test_a_model_cannot_take_over_the_terminal() -> None:
+    screen = console(width=80)
+    with LiveAnswer(screen, clock=lambda: 0.0) as answer:
+        answer.drafted("\x1b[2J")
+        answer.committed([("a\x1b]0;title\x07b\tc\x9b31m\nrest", CLOUD)], 0)
+    text = written(screen)
+    assert "\x1b]" not in text
+    assert "\x1b[2J" not in text
+    assert "\x9b" not in text
+    assert "a�]0;title�b    c�31m" in text
+
+
 def test_every_origin_looks_different_without_colour_too() -> None:
     screen = console(width=80, no_color=True)
     screen.print(legend())
