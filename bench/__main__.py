@@ -46,12 +46,13 @@ def batching(
     streams: Annotated[int, typer.Option(help="Streams together.")] = 8,
     tokens: Annotated[int, typer.Option(help="Of each answer.")] = 64,
     rounds: Annotated[int, typer.Option(help="How often the two take turns.")] = 3,
+    threads: Annotated[int, typer.Option(help="CPU threads of each.")] = 1,
     as_json: Json = False,
 ) -> None:
     """Our engine beside llama.cpp's own server, and beside itself with one stream (about 2 minutes)."""
     from bench import batching as bench
 
-    bench.command(Report(as_json=as_json), streams, tokens, rounds)
+    bench.command(Report(as_json=as_json), streams, tokens, rounds, threads)
 
 
 @app.command()

@@ -7,6 +7,7 @@ measurement share the acceptance pattern, so what they differ by is overhead, no
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from typing import Any
 
 from bench.events import Outcome, Times, best_sync, simulate
 from bench.gateway import Plan, cores, gateway, networks, pin
+from bench.report import Report
 from edge.connection import Connection
 from edge.drafters.scripted import ScriptedDrafter, right_with
 from edge.events import Ended
@@ -24,6 +26,23 @@ from edge.script import Script, ScriptVocabulary
 
 ALPHAS = (0.0, 0.5, 0.8, 0.9)
 RTTS_MS = (0.0, 20.0, 80.0, 200.0)
+COLUMNS = {
+    "alpha": "α",
+    "rtt_ms": "RTT",
+    "cloud_ms": "cloud",
+    "sync_ms": "sync",
+    "sync_length": "γ",
+    "hold_ms": "hold",
+    "hold_sim_ms": "simulated",
+    "eager_ms": "eager",
+    "eager_sim_ms": "simulated ",
+    "eager_formula_ms": "formula",
+    "hold_steps_per_token": "hold steps/token",
+    "eager_steps_per_token": "eager steps/token",
+    "eager_over_sim": "eager/simulated",
+    "eager_over_cloud": "eager/cloud",
+}
+"""Of the table for people."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,3 +161,14 @@ async def run(
                     measured.setdefault((alpha, rtt), []).append(await cell.measure(repeat))
                     advance()
     return [row(cell, measured[key]) for key, cell in cells.items()]
+
+
+def command(report: Report, alphas: Sequence[float], rtts_ms: Sequence[float], settings: Settings) -> None:
+    with report.progress() as progress:
+        task = progress.add_task("rows", total=len(alphas) * len(rtts_ms) * settings.repeats)
+        rows = asyncio.run(run(settings, alphas, rtts_ms, lambda: progress.advance(task)))
+    report.table(
+        f"ms per token; t_d {settings.t_d_s * 1e3:g} ms, t_v {settings.t_v_s * 1e3:g} ms",
+        [{name: row[key] for key, name in COLUMNS.items()} for row in rows],
+    )
+    report.result({"rows": rows})

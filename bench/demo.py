@@ -1,0 +1,160 @@
+"""`bench demo`: the embedded model pair for real, cloud-only beside eager and hold.
+
+The gateway with the F16 target and the device with its 4-bit draft each have a process, a core and one thread; between
+them is the delaying proxy. Greedy, so the text must be the same whichever way it came.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from typing import Any
+
+from bench.gateway import Plan, cores, gateway, networks, pin
+from bench.prompts import PROMPTS
+from bench.report import Report
+from edge.connection import Connection
+from edge.drafters.llama_cpp import LlamaCppDrafter
+from edge.events import Committed, Ended
+from edge.models import default_directory, pair
+from edge.protocol.frames import Message, Policy, Sampling
+from edge.runtime import Generate, Runtime
+
+SCHEMES: tuple[tuple[str, Policy], ...] = (("cloud", "eager"), ("eager", "eager"), ("hold", "hold"))
+
+
+@dataclass(slots=True)
+class Answer:
+    tokens: tuple[int, ...]
+    ended: Ended
+
+
+@dataclass(slots=True)
+class Sums:
+    """Of one scheme at one round-trip time, over all prompts."""
+
+    span_s: float = 0.0
+    """First to last token's arrival."""
+    tokens: int = 0
+    steps: float = 0.0
+    alphas: list[float] = field(default_factory=list)
+    draft_s: list[float] = field(default_factory=list)
+    step_s: list[float] = field(default_factory=list)
+
+    def add(self, answer: Answer) -> None:
+        figures, measures = answer.ended.figures, answer.ended.measures
+        self.span_s += (figures.itl_s or 0.0) * (figures.tokens - 1)
+        self.tokens += figures.tokens - 1
+        self.steps += answer.ended.usage.steps
+        for values, value in (
+            (self.alphas, figures.acceptance_rate),
+            (self.draft_s, measures.draft_s),
+            (self.step_s, measures.step_s),
+        ):
+            if value is not None:
+                values.append(value)
+
+    @property
+    def itl_ms(self) -> float:
+        return 1e3 * self.span_s / max(1, self.tokens)
+
+
+@dataclass(slots=True)
+class Network:
+    """All answers at one round-trip time."""
+
+    rtt_ms: float
+    sums: dict[str, Sums] = field(default_factory=lambda: {scheme: Sums() for scheme, _ in SCHEMES})
+    parted: list[str] = field(default_factory=list)
+    """Which answers differ from the cloud-only one, and where."""
+
+    def add(self, prompt: int, answers: dict[str, Answer]) -> None:
+        for scheme, answer in answers.items():
+            self.sums[scheme].add(answer)
+            reference = answers["cloud"].tokens
+            if answer.tokens != reference:
+                pairs = zip(answer.tokens, reference, strict=False)
+                at = next((i for i, (a, b) in enumerate(pairs) if a != b), min(len(answer.tokens), len(reference)))
+                self.parted.append(f"prompt {prompt}, {scheme}, RTT {self.rtt_ms:g} ms: at token {at}")
+
+    def row(self) -> dict[str, Any]:
+        cloud, eager, hold = (self.sums[scheme] for scheme in ("cloud", "eager", "hold"))
+        return {
+            "rtt_ms": self.rtt_ms,
+            "cloud_itl_ms": cloud.itl_ms,
+            "eager_itl_ms": eager.itl_ms,
+            "hold_itl_ms": hold.itl_ms,
+            "alpha": _mean(eager.alphas),
+            "identical": not self.parted,
+            "eager_over_cloud": eager.itl_ms / cloud.itl_ms,
+            "eager_steps_per_token": eager.steps / max(1, eager.tokens),
+            "hold_steps_per_token": hold.steps / max(1, hold.tokens),
+            "t_d_ms": 1e3 * _mean(eager.draft_s),
+            "t_v_ms": 1e3 * _mean(cloud.step_s),
+            "tokens": cloud.tokens,
+        }
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / max(1, len(values))
+
+
+async def answer(runtime: Runtime, text: str, scheme: str, policy: Policy, tokens: int) -> Answer:
+    request = Generate(
+        messages=(Message("user", text),),
+        sampling=Sampling(temperature=0, seed=0),
+        max_tokens=tokens,
+        policy=policy,
+        draft=scheme != "cloud",
+    )
+    output: list[int] = []
+    async for event in runtime.generate(request):
+        if isinstance(event, Committed):
+            output += [token.id for token in event.tokens]
+        elif isinstance(event, Ended):
+            return Answer(tuple(output), event)
+    raise RuntimeError("the stream ended without saying so")
+
+
+async def run(
+    rtts_ms: Sequence[float], prompts: int, tokens: int, advance: Callable[[], None] = lambda: None
+) -> list[Network]:
+    """Prompt by prompt, all networks and schemes in turn, so that a slow moment of the machine hits no row alone."""
+    edge_core, cloud_core = cores()
+    pin(edge_core)
+    drafter = LlamaCppDrafter(pair(default_directory()).draft, streams=1, threads=1)
+    async with AsyncExitStack() as stack:
+        stack.callback(drafter.close)
+        address = await stack.enter_async_context(gateway(Plan(engine="llama_cpp", core=cloud_core, streams=1)))
+        ports = await stack.enter_async_context(networks(address.port, list(rtts_ms)))
+        runtimes = {}
+        for rtt, port in ports.items():
+            url = f"http://127.0.0.1:{port}"
+            connection = Connection(url, key=address.key, fingerprint=drafter.fingerprint)
+            socket = await stack.enter_async_context(connection)
+            runtimes[rtt] = await stack.enter_async_context(Runtime(socket, drafter))
+            await answer(runtimes[rtt], PROMPTS[-1], "warm-up", "eager", 8)
+        networks_found = [Network(rtt) for rtt in rtts_ms]
+        for prompt in range(prompts):
+            for network in networks_found:
+                answers = {}
+                for scheme, policy in SCHEMES:
+                    runtime = runtimes[network.rtt_ms]
+                    answers[scheme] = await answer(runtime, PROMPTS[prompt], scheme, policy, tokens)
+                    advance()
+                network.add(prompt, answers)
+        return networks_found
+
+
+def command(report: Report, rtts_ms: Sequence[float], prompts: int, tokens: int) -> None:
+    with report.progress() as progress:
+        task = progress.add_task("answers", total=len(rtts_ms) * prompts * len(SCHEMES))
+        found = asyncio.run(run(rtts_ms, prompts, tokens, lambda: progress.advance(task)))
+    rows = [network.row() for network in found]
+    report.table("The embedded pair, ms per token", rows)
+    parted = [text for network in found for text in network.parted]
+    for text in parted:
+        report.say(f"Not the same text: {text} (`bench lossless` tells a floating-point tie from a fault)")
+    report.result({"rows": rows, "parted": parted})
