@@ -26,6 +26,7 @@ _LEAST_RATE: Final = 0.1
 _VISIT_S: Final = 0.001
 """Proposals are gathered for about this long before the event loop hears of them."""
 _MOST_PER_TURN: Final = 16
+_LEAST_S: Final = 1e-6
 _UNMEASURED_WINDOW: Final = 16
 _SYNC_LENGTH: Final = 4
 
@@ -68,8 +69,8 @@ def pace(measured: Measured, policy: Policy, *, bound: int, draft_length: int | 
 def _in_flight(measured: Measured) -> int:
     if measured.rtt_s is None or measured.step_s is None or not measured.draft_s:
         return _UNMEASURED_WINDOW
-    step = math.ceil(measured.step_s / measured.draft_s)
-    return math.ceil((measured.rtt_s + measured.step_s) / measured.draft_s) + step + 1
+    draft_s = max(measured.draft_s, _LEAST_S)
+    return math.ceil((measured.rtt_s + measured.step_s) / draft_s) + math.ceil(measured.step_s / draft_s) + 1
 
 
 def _surviving(rate: float) -> int:
@@ -81,7 +82,7 @@ def _surviving(rate: float) -> int:
 def _turn(draft_s: float | None) -> int:
     if not draft_s:
         return 1
-    return max(1, min(_MOST_PER_TURN, int(_VISIT_S / draft_s)))
+    return max(1, min(_MOST_PER_TURN, int(_VISIT_S / max(draft_s, _LEAST_S))))
 
 
 @dataclass(slots=True)

@@ -111,11 +111,17 @@ async def playing(play: Play, *, port: int = 0) -> AsyncIterator[str]:
             return
         except Exception as error:
             failures.append(error)
+            await peer.close(4429, "the play failed")  # a close that the edge doesn't try to mend
 
     async with serve(
         handle, "127.0.0.1", port, subprotocols=[Subprotocol(name) for name in SUBPROTOCOLS], compression=None
     ) as server:
-        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        try:
+            yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        except Exception as error:
+            if failures:
+                raise failures[0] from error
+            raise
     if failures:
         raise failures[0]
 
