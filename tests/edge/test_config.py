@@ -50,3 +50,12 @@ def test_a_named_key_goes_first_and_is_not_printed(monkeypatch: pytest.MonkeyPat
     assert "sk-pl-env" not in repr(settings)
     monkeypatch.setenv("PACELINE_API_KEY", "sk-pl-environment")
     assert DeviceSettings().key() == "sk-pl-environment"
+
+
+def test_every_setting_is_explained_and_the_example_can_be_used_as_it_is(tmp_path: Path) -> None:
+    example = Path(__file__).parents[2] / ".env.example"
+    text = example.read_text()
+    assert [name for name in DeviceSettings.model_fields if f"PACELINE_{name.upper()}=" not in text] == []
+    assert "PACELINE_POLICY=" in text
+    (tmp_path / ".env").write_text(text)
+    assert DeviceSettings().url == DeviceSettings.model_fields["url"].default
