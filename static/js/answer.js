@@ -1,6 +1,6 @@
 /**
- * One answer on the page: committed tokens tinted by origin, pending drafts dim behind the head, drafts that were rolled back
- * lifting off from where they stood. It is the `view` of runtime.js, and knows nothing of the protocol.
+ * One answer on the page: committed tokens tinted by origin, pending drafts dim behind the head, drafts that were
+ * rolled back lifting off from where they stood. It is the `view` of runtime.js, and knows nothing of the protocol.
  */
 
 import { keepBytes, sentences, visible } from "./text.js";
@@ -21,7 +21,8 @@ export class AnswerView {
   #onEnded;
 
   /**
-   * @param {{title: string, detail: string, announce: (text: string) => void, onEnded: (view: AnswerView, outcome: object) => void}} options
+   * @param {{title: string, detail: string, announce: (text: string) => void,
+   *   onEnded: (view: AnswerView, outcome: object) => void}} options
    */
   constructor({ title, detail, announce, onEnded }) {
     this.#announce = announce;

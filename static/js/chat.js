@@ -1,6 +1,6 @@
 /**
- * A conversation: asks by one of three ways (hybrid, a stream without drafts, plain HTTP), keeps the history that the next
- * question needs, and puts figures under each answer.
+ * A conversation: asks by one of three ways (hybrid, a stream without drafts, plain HTTP), keeps the history that the
+ * next question needs, and puts figures under each answer.
  */
 
 import { AnswerView, make } from "./answer.js";
@@ -113,7 +113,13 @@ export class Chat {
     const figures = new Figures(performance.now());
     asked.figures = figures;
     const { settings, messages, seed } = asked;
-    const body = { model: settings.model, messages, temperature: settings.temperature, seed, max_tokens: settings.maxTokens };
+    const body = {
+      model: settings.model,
+      messages,
+      temperature: settings.temperature,
+      seed,
+      max_tokens: settings.maxTokens,
+    };
     const onBytes = (up, down) => {
       figures.bytesUp += up;
       figures.bytesDown += down;
@@ -188,7 +194,8 @@ export class Chat {
       button.remove();
     } catch (error) {
       button.disabled = false;
-      button.textContent = error.name === "AbortError" ? "Compare with cloud only" : `Failed: ${error.message} Try again`;
+      button.textContent =
+        error.name === "AbortError" ? "Compare with cloud only" : `Failed: ${error.message} Try again`;
     }
     this.bytesUp += cloud.figures?.bytesUp ?? 0;
     this.bytesDown += cloud.figures?.bytesDown ?? 0;

@@ -1,7 +1,8 @@
 /** The same question over plain HTTP, as any OpenAI client would ask it: the cloud alone, for comparison. */
 
 /**
- * Streams an answer. Yields `{text}` as it comes and `{usage, reason}` at the end. Throws Error with a sentence for people.
+ * Streams an answer. Yields `{text}` as it comes and `{usage, reason}` at the end. Throws Error with a sentence for
+ * people.
  * @param {{key: string, body: object, signal: AbortSignal, onBytes?: (up: number, down: number) => void}} options
  */
 export async function* askCloud({ key, body, signal, onBytes = () => {} }) {

@@ -5,9 +5,11 @@
  *                 │            └──► idle       closed on purpose, or for idleness with no stream
  *                 └──► refused                 a key or version that won't do: trying again can't help
  *
- * A ticket that is refused (4401) only means trying again with a new one: whether the key is good, the ticket's sale tells.
+ * A ticket that is refused (4401) only means trying again with a new one: whether the key is good, the ticket's sale
+ * tells.
  *
- * What a stream needs to be is an object with `connected()`, `disconnected()`, `receive(frame, bytes)` and `failed(message)`.
+ * What a stream needs to be is an object with `connected()`, `disconnected()`, `receive(frame, bytes)` and
+ * `failed(message)`.
  */
 
 import { backoff } from "./backoff.js";
@@ -40,8 +42,8 @@ export class Connection {
   #waiters = [];
 
   /**
-   * @param {{url: string, ticket: () => Promise<string>, notify?: () => void, environment?: object}} options `ticket` buys one
-   *   per connection; `notify` is called whenever something that a person can see has changed
+   * @param {{url: string, ticket: () => Promise<string>, notify?: () => void, environment?: object}} options `ticket`
+   *   buys one per connection; `notify` is called whenever something that a person can see has changed
    */
   constructor({ url, ticket, notify = () => {}, environment = browser() }) {
     this.#url = url;
@@ -54,7 +56,9 @@ export class Connection {
     this.problem = "";
   }
 
-  /** Resolves once the gateway has welcomed us; rejects when it refuses us. While it can't be reached it keeps trying. */
+  /**
+   * Resolves once the gateway has welcomed us; rejects when it refuses us. While it can't be reached it keeps trying.
+   */
   connect() {
     if (this.state === "open") return Promise.resolve(this.welcome);
     const done = new Promise((resolve, reject) => this.#waiters.push({ resolve, reject }));

@@ -1,6 +1,7 @@
 /**
- * The API key: taken from the URL's fragment (never sent to a server) or a field, kept in this tab's sessionStorage, and
- * exchanged for a single-use ticket before each connection, so that the key itself never travels over the WebSocket.
+ * The API key: taken from the URL's fragment (never sent to a server) or a field, kept in this tab's sessionStorage,
+ * and exchanged for a single-use ticket before each connection, so that the key itself never travels over the
+ * WebSocket.
  */
 
 const KEPT = "paceline.key";
@@ -18,7 +19,9 @@ export function keyIn(location) {
   return new URLSearchParams(location.hash.slice(1)).get("key") ?? "";
 }
 
-/** The key in the fragment, which is removed from the address bar and the history at once; else the one kept; else "". */
+/**
+ * The key in the fragment, which is removed from the address bar and the history at once; else the one kept; else "".
+ */
 export function takeKey(location, history, storage) {
   const given = keyIn(location);
   if (given !== "") {
@@ -39,7 +42,8 @@ export function forgetKey(storage) {
 /** A ticket for one connection. Throws Refused, or TypeError when the gateway can't be reached. */
 export async function buyTicket(key, { fetch = globalThis.fetch } = {}) {
   const response = await fetch("/v1/tickets", { method: "POST", headers: { authorization: `Bearer ${key}` } });
-  if (response.status === 401 || response.status === 403) throw new Refused("The gateway does not know this API key.", { key: true });
+  if (response.status === 401 || response.status === 403)
+    throw new Refused("The gateway does not know this API key.", { key: true });
   if (!response.ok) throw new Refused(`The gateway gave no ticket (HTTP ${response.status}).`);
   return (await response.json()).ticket;
 }

@@ -1,6 +1,6 @@
 /**
- * The figures under an answer, from arrival times and counts. ITL is (last − first committed token's arrival) / (n − 1) at the
- * client; tokens that were only drafted never count.
+ * The figures under an answer, from arrival times and counts. ITL is (last − first committed token's arrival) / (n − 1)
+ * at the client; tokens that were only drafted never count.
  */
 export class Figures {
   #askedAt;

@@ -59,8 +59,8 @@ function perToken(figures) {
 }
 
 /**
- * Hybrid and cloud-only answers to one question under one seed, side by side. No time to first token: the gateway still holds
- * the prompt of the first when the second asks, so it would be no comparison.
+ * Hybrid and cloud-only answers to one question under one seed, side by side. No time to first token: the gateway still
+ * holds the prompt of the first when the second asks, so it would be no comparison.
  */
 export function comparisonView(hybrid, cloud) {
   const table = make("table", { class: "comparison" });
@@ -80,9 +80,11 @@ export function comparisonView(hybrid, cloud) {
   return table;
 }
 
-function tableRow(tag, values) {
+/** A row of `th` or `td`; the first cell is a heading either way. */
+function tableRow(tag, [first, ...rest]) {
   const row = make("tr");
-  values.forEach((value, index) => row.append(make(index === 0 ? "th" : tag, tag === "th" ? { scope: "col" } : index === 0 ? { scope: "row" } : {}, value)));
+  row.append(make("th", { scope: tag === "th" ? "col" : "row" }, first));
+  for (const value of rest) row.append(make(tag, tag === "th" ? { scope: "col" } : {}, value));
   return row;
 }
 

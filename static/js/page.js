@@ -11,11 +11,12 @@ const THEMES = { system: "as the system", light: "light", dark: "dark" };
 const SUGGESTIONS = [
   {
     title: "Mend a passage",
-    detail: "Most of the answer stands in the question: many drafts hit.",
+    detail: "Most of the answer is in the question.",
     question:
-      "Correct the spelling mistakes and write out the whole text: A paceline is a line of cyclists who ride close behind" +
-      " one anothr. The first rider breaks the wind, and the riders behind save up to a third of their strenght. After a" +
-      " while the first rider moves aside, rolls back to the end of the line, and the secnd rider takes the wind.",
+      "Correct the spelling mistakes and write out the whole text: A paceline is a line of cyclists who ride close" +
+      " behind one anothr. The first rider breaks the wind, and the riders behind save up to a third of their" +
+      " strenght. After a while the first rider moves aside, rolls back to the end of the line, and the secnd rider" +
+      " takes the wind.",
   },
   {
     title: "Go over some code",
@@ -85,7 +86,8 @@ function showConnection() {
   };
   $("connection").dataset.state = connection.state;
   // A status region speaks whenever it is written to: only when it changed.
-  if ($("connection-text").textContent !== words[connection.state]) $("connection-text").textContent = words[connection.state];
+  if ($("connection-text").textContent !== words[connection.state])
+    $("connection-text").textContent = words[connection.state];
   // Beside the region, not in it: this changes every few seconds, and nobody wants to hear it.
   const away = connection.state === "open" && connection.roundTripMs !== null;
   $("trip").textContent = away ? `${Math.max(1, connection.roundTripMs).toFixed(0)} ms away` : "";
@@ -97,7 +99,8 @@ function showModels() {
   const models = connection.welcome?.models ?? [];
   const ids = models.map(({ id }) => id);
   const shown = [...$("model").options].map(({ value }) => value);
-  if (ids.join("\n") !== shown.join("\n")) $("model").replaceChildren(...ids.map((id) => make("option", { value: id }, id)));
+  if (ids.join("\n") !== shown.join("\n"))
+    $("model").replaceChildren(...ids.map((id) => make("option", { value: id }, id)));
   $("model").parentElement.hidden = ids.length < 2;
 }
 
@@ -113,8 +116,11 @@ function leaves() {
   const what =
     $("drafter").value === "cloud"
       ? "Your messages go to the gateway as text, and the answer comes from it."
-      : "Your messages go to the gateway as text, drafts as token ids: it can read both. Drafting can save time; it hides nothing.";
-  const sent = chat.bytesUp ? ` Sent by this tab: ${bytes(chat.bytesUp).join(" ")}, received: ${bytes(chat.bytesDown).join(" ")}.` : "";
+      : "Your messages go to the gateway as text, drafts as token ids: it can read both." +
+        " Drafting can save time; it hides nothing.";
+  const sent = chat.bytesUp
+    ? ` Sent by this tab: ${bytes(chat.bytesUp).join(" ")}, received: ${bytes(chat.bytesDown).join(" ")}.`
+    : "";
   return what + sent;
 }
 
@@ -160,13 +166,18 @@ function listen() {
   $("theme").addEventListener("click", nextTheme);
   window.addEventListener("online", () => connection.hurry());
   window.addEventListener("hashchange", () => {
-    if (keyIn(location) !== "") admit(takeKey(location, history, sessionStorage)); // other fragments are places on the page
+    // Other fragments are places on the page.
+    if (keyIn(location) !== "") admit(takeKey(location, history, sessionStorage));
   });
-  window.addEventListener("scroll", () => {
-    const { scrollTop, scrollHeight, clientHeight } = document.documentElement;
-    following = scrollHeight - scrollTop - clientHeight < 80;
-    document.querySelector(".bar").toggleAttribute("data-scrolled", scrollTop > 4);
-  }, { passive: true });
+  window.addEventListener(
+    "scroll",
+    () => {
+      const { scrollTop, scrollHeight, clientHeight } = document.documentElement;
+      following = scrollHeight - scrollTop - clientHeight < 80;
+      document.querySelector(".bar").toggleAttribute("data-scrolled", scrollTop > 4);
+    },
+    { passive: true },
+  );
   new ResizeObserver(() => follow()).observe(document.body);
 }
 

@@ -1,7 +1,7 @@
 /**
- * Text by token, for an edge without a tokenizer. A commit's text covers all its tokens; `cuts` says how many characters
- * (Unicode code points) each of them gave. What was seen once is remembered, so that drafts can be shown as well: a draft by
- * n-gram only holds ids that occurred before.
+ * Text by token, for an edge without a tokenizer. A commit's text covers all its tokens; `cuts` says how many
+ * characters (Unicode code points) each of them gave. What was seen once is remembered, so that drafts can be shown as
+ * well: a draft by n-gram only holds ids that occurred before.
  */
 export class Pieces {
   #known = new Map();
@@ -17,8 +17,8 @@ export class Pieces {
   }
 
   /**
-   * One string per token of a commit; joined they are its text. Without usable cuts all the text goes to the last token:
-   * right as a whole, only tinted more coarsely.
+   * One string per token of a commit; joined they are its text. Without usable cuts all the text goes to the last
+   * token: right as a whole, only tinted more coarsely.
    */
   split({ tokens, text, cuts }) {
     const characters = Array.from(text);

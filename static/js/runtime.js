@@ -1,12 +1,12 @@
 /**
- * One hybrid answer: drafts ahead of the cloud's commits, reconciles when they land, and resumes over lost connections. All
- * decisions are DraftingSession's; this file moves frames and keeps the drafter in step.
+ * One hybrid answer: drafts ahead of the cloud's commits, reconciles when they land, and resumes over lost connections.
+ * All decisions are DraftingSession's; this file moves frames and keeps the drafter in step.
  *
  *     opening ──► live ⇄ away (socket lost) ──► resuming ──► live …
  *        └────────────┴──────────── ended
  *
- * When the gateway no longer knows the stream (restarted, or its grace time is over), the device carries it: `open` with the
- * ids committed so far, seed and choice. The output goes on token for token.
+ * When the gateway no longer knows the stream (restarted, or its grace time is over), the device carries it: `open`
+ * with the ids committed so far, seed and choice. The output goes on token for token.
  */
 
 import { acceptanceRate, Figures } from "./figures.js";
@@ -41,8 +41,9 @@ export class HybridStream {
   #stopping = false;
 
   /**
-   * @param {{connection: object, drafter: object, request: object, view: object, now?: () => number}} options `request`: model,
-   *   messages, sampling (with seed), max_tokens, policy; `view` gets pending, committed, away, back and ended
+   * @param {{connection: object, drafter: object, request: object, view: object, now?: () => number}} options
+   *   `request`: model, messages, sampling (with seed), max_tokens, policy; `view` gets pending, committed, away, back
+   *   and ended
    */
   constructor({ connection, drafter, request, view, now = () => performance.now() }) {
     this.#connection = connection;
@@ -63,7 +64,9 @@ export class HybridStream {
     this.#connection.attach(this);
   }
 
-  /** Ask the cloud to stop; what was committed stays. It ends with the cloud's `finish`, or at once if none can come. */
+  /**
+   * Ask the cloud to stop; what was committed stays. It ends with the cloud's `finish`, or at once if none can come.
+   */
   cancel() {
     if (this.state === "ended" || this.#stopping) return;
     this.#stopping = true;
@@ -170,13 +173,18 @@ export class HybridStream {
       this.#connection.renumber(this);
       this.#open();
     } else if (frame.final) {
-      this.#end({ reason: "error", usage: null, message: frame.message || frame.code, retryAfterS: frame.retry_after_s });
+      this.#end({
+        reason: "error",
+        usage: null,
+        message: frame.message || frame.code,
+        retryAfterS: frame.retry_after_s,
+      });
     }
   }
 
   /**
-   * The one place that touches the drafter, so that its calls never overlap though each may take a while. A commit that comes
-   * in meanwhile leaves a repair here and makes the proposal under way void.
+   * The one place that touches the drafter, so that its calls never overlap though each may take a while. A commit that
+   * comes in meanwhile leaves a repair here and makes the proposal under way void.
    */
   async #draft() {
     if (this.#drafting || this.#stopping || this.#continuation === null) return;
@@ -207,7 +215,9 @@ export class HybridStream {
     this.#sendBlock(true);
   }
 
-  /** Whether a token behind the tail has a fair chance: nothing follows the end of a turn, whose tokens have no text. */
+  /**
+   * Whether a token behind the tail has a fair chance: nothing follows the end of a turn, whose tokens have no text.
+   */
   #promising() {
     const { tail } = this.session;
     if (tail.length === 0) return true;
@@ -248,8 +258,8 @@ export class HybridStream {
 }
 
 /**
- * Where the i-th new token of a commit came from. `drafted` were verified in time; a draft that agrees but came too late is the
- * cloud's own work, and the token that stands where a draft was rolled back is a correction.
+ * Where the i-th new token of a commit came from. `drafted` were verified in time; a draft that agrees but came too
+ * late is the cloud's own work, and the token that stands where a draft was rolled back is a correction.
  * @returns {Origin}
  */
 export function originOf(index, change, drafted) {

@@ -1,9 +1,10 @@
 /**
- * Model output as plain text that can do nothing: it only ever reaches the page through `textContent`, and characters that
- * would hide or reorder what stands around them are shown as signs.
+ * Model output as plain text that can do nothing: it only ever reaches the page through `textContent`, and characters
+ * that would hide or reorder what stands around them are shown as signs.
  */
 
-// C0 and C1 controls but tab and line ends; bidirectional overrides and isolates (they could turn the text around: CVE-2021-42574).
+// C0 and C1 controls but tab and line ends; bidirectional overrides and isolates (they could turn the text around:
+// CVE-2021-42574).
 const UNSEEN = /[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f\u202a-\u202e\u2066-\u2069]/g;
 
 export function visible(text) {

@@ -37,7 +37,13 @@ test("a ticket is bought with the key; a refused key is told from a gateway in t
 });
 
 test("waiting doubles up to a bound, and chance spreads it over the upper half", () => {
-  assert.deepEqual([0, 1, 2].map((attempt) => backoff(attempt, () => 0)), [125, 250, 500]);
+  assert.deepEqual(
+    [0, 1, 2].map((attempt) => backoff(attempt, () => 0)),
+    [125, 250, 500],
+  );
   assert.equal(backoff(40, () => 0.999999) <= 8000, true);
-  assert.equal(backoff(40, () => 0), 4000);
+  assert.equal(
+    backoff(40, () => 0),
+    4000,
+  );
 });

@@ -19,7 +19,16 @@ test("fields that are missing at the end take their defaults, and those we don't
 test("a type that we don't know is told from a broken frame", () => {
   assert.throws(() => decode('["constructor",1]'), UnknownFrame);
   assert.throws(() => decode('["fanfare",1]'), UnknownFrame);
-  for (const broken of ["", "{}", "[]", "[1]", '["commit",1,2]', '["commit",-1,2,[3]]', '["commit",1,2,["3"]]', '["pong",1.5]']) {
+  for (const broken of [
+    "",
+    "{}",
+    "[]",
+    "[1]",
+    '["commit",1,2]',
+    '["commit",-1,2,[3]]',
+    '["commit",1,2,["3"]]',
+    '["pong",1.5]',
+  ]) {
     assert.throws(() => decode(broken), MalformedFrame, broken);
   }
   assert.throws(() => decode(new ArrayBuffer(4)), MalformedFrame);

@@ -1,6 +1,7 @@
 /**
- * Replays schedules on the port of the drafting state machine: a JSON array of {limit, block, committed, steps} on stdin, where
- * a step is [name, argument]; what each step showed comes out as JSON. test_port.py compares it with the Python original.
+ * Replays schedules on the port of the drafting state machine: a JSON array of {limit, block, committed, steps} on
+ * stdin, where a step is [name, argument]; what each step showed comes out as JSON. test_port.py compares it with the
+ * Python original.
  */
 
 import { text } from "node:stream/consumers";
@@ -37,7 +38,17 @@ function replay({ limit, block, committed, steps }) {
     }
     const { drafted, sent, agreed, rolledBack, rollbacks, accepted } = session.stats;
     const stats = [drafted, sent, agreed, rolledBack, rollbacks, accepted];
-    return [shown, session.stream, session.epoch, session.head, session.end, session.ahead, session.wantsDraft, [...session.tail], stats];
+    return [
+      shown,
+      session.stream,
+      session.epoch,
+      session.head,
+      session.end,
+      session.ahead,
+      session.wantsDraft,
+      [...session.tail],
+      stats,
+    ];
   });
 }
 

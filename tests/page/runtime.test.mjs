@@ -151,7 +151,10 @@ test("each connection buys its own ticket", async () => {
   await begin(gateway, { ticket: async () => `ticket ${sold++}` });
   gateway.drop();
   await gateway.fire();
-  assert.deepEqual(gateway.of("hello").map(({ ticket }) => ticket), ["ticket 0", "ticket 1"]);
+  assert.deepEqual(
+    gateway.of("hello").map(({ ticket }) => ticket),
+    ["ticket 0", "ticket 1"],
+  );
   assert.ok(gateway.of("hello").every(({ auth }) => auth === ""));
 });
 
@@ -205,7 +208,12 @@ test("drafting pauses where a draft is likely wrong, and behind the end of a tur
   const certain = (confidence) => ({
     begin: () => ({ propose: () => ({ token: 101, confidence }), rollback() {}, feed() {}, close() {} }),
   });
-  for (const [confidence, prompt, drafted] of [[0.5, [100, 101], 2], [0.1, [100, 101], 1], [1, [100, 101], 4], [1, [], 4]]) {
+  for (const [confidence, prompt, drafted] of [
+    [0.5, [100, 101], 2],
+    [0.1, [100, 101], 1],
+    [1, [100, 101], 4],
+    [1, [], 4],
+  ]) {
     const gateway = new ScriptedGateway({ output: REPEATING, prompt });
     const { stream } = await begin(gateway, { drafter: certain(confidence) });
     assert.equal(stream.session.tail.length, drafted, String(confidence));
@@ -228,7 +236,10 @@ test("stopping tells the cloud, drafts no more, and ends with what the cloud had
 });
 
 test("stopping without a connection ends at once", async () => {
-  for (const order of [["cancel", "drop"], ["drop", "cancel"]]) {
+  for (const order of [
+    ["cancel", "drop"],
+    ["drop", "cancel"],
+  ]) {
     const gateway = new ScriptedGateway({ output: REPEATING });
     const { stream, seen } = await begin(gateway);
     for (const act of order) act === "drop" ? gateway.drop() : stream.cancel();
@@ -264,6 +275,9 @@ test("frames that mean nothing to us pass by", async () => {
 
 test("a draft that came too late is the cloud's own token", () => {
   const change = { agreed: 2, rolledBack: [] };
-  assert.deepEqual([0, 1, 2].map((i) => originOf(i, change, 1)), ["accepted", "cloud", "cloud"]);
+  assert.deepEqual(
+    [0, 1, 2].map((i) => originOf(i, change, 1)),
+    ["accepted", "cloud", "cloud"],
+  );
   assert.equal(originOf(2, { agreed: 2, rolledBack: [5] }, 2), "corrected");
 });

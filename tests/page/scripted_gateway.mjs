@@ -1,6 +1,7 @@
 /**
- * A gateway without a network: it says one fixed output, steps when told to, and can lose its sockets or its memory. It reads
- * and answers the real frames, and takes the browser's place as `environment` of a Connection: clock, timers and sockets.
+ * A gateway without a network: it says one fixed output, steps when told to, and can lose its sockets or its memory. It
+ * reads and answers the real frames, and takes the browser's place as `environment` of a Connection: clock, timers and
+ * sockets.
  */
 
 import { decodeEdge } from "../../static/js/protocol/frames.js";
@@ -53,7 +54,14 @@ export class ScriptedGateway {
     hello: (socket) => this.welcoming && this.say(socket, ["welcome", 1, [{ id: "m" }], { draft_tokens: 8 }]),
     ping: (socket, { nonce }) => this.say(socket, ["pong", nonce]),
     open: (socket, { stream, committed, sampling }) => {
-      this.streams.set("token", { id: stream, socket, head: committed.length, epoch: -1, pending: [], seed: sampling.seed });
+      this.streams.set("token", {
+        id: stream,
+        socket,
+        head: committed.length,
+        epoch: -1,
+        pending: [],
+        seed: sampling.seed,
+      });
       this.#opened(this.streams.get("token"));
     },
     resume: (socket, { stream, token, held }) => {
@@ -87,7 +95,18 @@ export class ScriptedGateway {
     state.pending = agreed < tokens.length ? [] : state.pending.slice(tokens.length);
     const texts = tokens.map((token) => `t${token} `);
     const cuts = texts.map((text) => text.length);
-    this.say(state.socket, ["commit", state.id, start, tokens, Math.min(agreed, tokens.length), 0, 0, texts.join(""), [], cuts]);
+    this.say(state.socket, [
+      "commit",
+      state.id,
+      start,
+      tokens,
+      Math.min(agreed, tokens.length),
+      0,
+      0,
+      texts.join(""),
+      [],
+      cuts,
+    ]);
     if (state.head < this.output.length) return true;
     this.say(state.socket, ["finish", state.id, state.head, "stop", null, { completion: state.head, steps: 1 }]);
     return false;

@@ -1,16 +1,19 @@
 /**
- * Prompt lookup (arXiv 2304.04487; Saxena 2023): the last few tokens are searched in what came before, and what followed them
- * there is the draft. No model, no tokenizer: it works on the target's own ids. Strong where answers repeat their question
- * (editing, quoting, code), silent elsewhere.
+ * Prompt lookup (arXiv 2304.04487; Saxena 2023): the last few tokens are searched in what came before, and what
+ * followed them there is the draft. No model, no tokenizer: it works on the target's own ids. Strong where answers
+ * repeat their question (editing, quoting, code), silent elsewhere.
  *
- * The seam is edge/drafters/base.py's: `begin` gives a continuation whose length counts output tokens. `propose` may return a
- * promise; this one answers at once.
+ * The seam is edge/drafters/base.py's: `begin` gives a continuation whose length counts output tokens. `propose` may
+ * return a promise; this one answers at once.
  */
 export class NgramDrafter {
   name = "n-gram";
   fingerprint = "";
 
-  /** @param {{longest?: number, shortest?: number}} options how much of the text's end is compared, tokens; less isn't a match */
+  /**
+   * @param {{longest?: number, shortest?: number}} options how much of the text's end is compared, tokens; less isn't a
+   * match
+   */
   constructor({ longest = 8, shortest = 2 } = {}) {
     this.longest = longest;
     this.shortest = shortest;
@@ -43,8 +46,8 @@ class NgramContinuation {
     const found = this.#source ?? this.#lookUp();
     if (found === null) return null;
     const token = this.#tokens[found.at];
-    // The longer two texts have run in parallel, the likelier they go on. So the chance that n more tokens hold falls as
-    // l / (l + n) behind a match of l, and once they are committed the match is as much longer.
+    // The longer two texts have run in parallel, the likelier they go on. So the chance that n more tokens hold falls
+    // as l / (l + n) behind a match of l, and once they are committed the match is as much longer.
     this.#source = { at: found.at + 1, length: found.length + 1 };
     this.#tokens.push(token);
     return { token, confidence: found.length / (found.length + 1) };

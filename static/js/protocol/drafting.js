@@ -14,8 +14,9 @@ export class DraftingSession {
   #sent;
 
   /**
-   * @param {{stream: number, window?: number, limit?: number, block?: number, epoch?: number, committed?: number[]}} options
-   *   `window` is the cloud's word on how far ahead drafting is worth it; `limit` the edge's own bound, which no window lifts
+   * @param {{stream: number, window?: number, limit?: number, block?: number, epoch?: number, committed?: number[]}}
+   *   options `window` is the cloud's word on how far ahead drafting is worth it; `limit` the edge's own bound, which
+   *   no window lifts
    */
   constructor({ stream, window = 16, limit = Infinity, block = 1, epoch = 0, committed = [] }) {
     this.stream = stream;
@@ -70,8 +71,8 @@ export class DraftingSession {
   }
 
   /**
-   * Take a commit. The drafter keeps the first `keep` output tokens and then takes `feed`. Throws Gap or Contradiction, and
-   * then has changed nothing.
+   * Take a commit. The drafter keeps the first `keep` output tokens and then takes `feed`. Throws Gap or Contradiction,
+   * and then has changed nothing.
    * @returns {{committed: number[], agreed: number, rolledBack: number[], keep: number, feed: number[]}}
    */
   commit(frame) {
@@ -114,7 +115,8 @@ export class DraftingSession {
 
   /** The stream is over; returns the drafts that came to nothing. */
   finished(frame) {
-    if (frame.length !== this.head) throw new Contradiction(`finish says ${frame.length} tokens, ${this.head} are held`);
+    if (frame.length !== this.head)
+      throw new Contradiction(`finish says ${frame.length} tokens, ${this.head} are held`);
     this.finish = frame;
     const left = this.tail;
     this.tail = [];

@@ -1,5 +1,6 @@
 /**
- * What a gateway can do wrong, seen from the edge. The tree of edge/protocol/errors.py, cut to what an edge raises itself.
+ * What a gateway can do wrong, seen from the edge. The tree of edge/protocol/errors.py, cut to what an edge raises
+ * itself.
  */
 
 export class ProtocolError extends Error {

@@ -1,7 +1,7 @@
 /**
- * The frames of `paceline.v1`, subprotocol `paceline.v1.json`: each is an array, its type's name first. The counterpart of
- * edge/protocol/frames.py; field names are the wire's. A field that is missing at the end takes its default, one too many
- * is ignored: so either side can be the newer one.
+ * The frames of `paceline.v1`, subprotocol `paceline.v1.json`: each is an array, its type's name first. The counterpart
+ * of edge/protocol/frames.py; field names are the wire's. A field that is missing at the end takes its default, one too
+ * many is ignored: so either side can be the newer one.
  */
 
 import { MalformedFrame, UnknownFrame } from "./errors.js";
@@ -172,7 +172,8 @@ function parse(text) {
   } catch {
     throw new MalformedFrame("not a frame: not JSON");
   }
-  if (!Array.isArray(parts) || typeof parts[0] !== "string") throw new MalformedFrame("not a frame: not a tagged array");
+  if (!Array.isArray(parts) || typeof parts[0] !== "string")
+    throw new MalformedFrame("not a frame: not a tagged array");
   return parts;
 }
 

@@ -1,6 +1,6 @@
 /**
- * The committed output of one stream: the port of edge/protocol/ledger.py. It only grows; what overlaps must be equal; a
- * commit that would leave a hole is an error.
+ * The committed output of one stream: the port of edge/protocol/ledger.py. It only grows; what overlaps must be equal;
+ * a commit that would leave a hole is an error.
  */
 
 import { Contradiction, Gap } from "./errors.js";
@@ -21,7 +21,8 @@ export class Ledger {
     if (start > held) throw new Gap(`commit starts at ${start}, but only ${held} tokens are held`);
     const overlap = Math.min(held - start, tokens.length);
     for (let i = 0; i < overlap; i++) {
-      if (this.tokens[start + i] !== tokens[i]) throw new Contradiction(`commit at ${start} differs from what is held there`);
+      if (this.tokens[start + i] !== tokens[i])
+        throw new Contradiction(`commit at ${start} differs from what is held there`);
     }
     const fresh = tokens.slice(overlap);
     for (const token of fresh) this.tokens.push(token);
