@@ -116,7 +116,7 @@ def _fault(frame: Open, prompt: tuple[int, ...], model: ModelInfo) -> str | None
         (len(prompt) >= model.context, f"prompt: {len(prompt)} tokens don't fit a context of {model.context}"),
         (max(prompt, default=0) >= vocabulary, f"prompt: token ids are below {vocabulary}"),
         (max(frame.committed, default=0) >= vocabulary, f"committed: token ids are below {vocabulary}"),
-        (len(frame.committed) >= limit, f"committed: no room for output behind {len(frame.committed)} tokens"),
+        (len(frame.committed) > limit, f"committed: {len(frame.committed)} tokens, the output may have {limit}"),
         (bool(frame.committed) and sampling.seed is None, "sampling.seed: `committed` needs the seed it came of"),
         (frame.min_tokens > limit, f"min_tokens: the output may have {limit} tokens"),
         (any(token >= vocabulary for token, _ in sampling.bias), f"sampling.bias: token ids are below {vocabulary}"),

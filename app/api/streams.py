@@ -18,12 +18,13 @@ import hmac
 import secrets
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import count
 from typing import Protocol
 
 from app.engine.generation import Generation
 from app.telemetry import Pace
 from app.tenants.service import TenantId
-from edge.protocol.errors import TooManyStreams, UnknownResumeToken
+from edge.protocol.errors import Fenced, TooManyStreams, UnknownResumeToken
 
 
 class Holder(Protocol):
@@ -44,6 +45,8 @@ class HeldStream:
     text: bool
     """Its commits carry text."""
     holder: Holder | None = None
+    socket: int = 0
+    """The newest socket that held it."""
     finished: bool = False
     """`finish` was sent once."""
     accounted: bool = False
@@ -61,11 +64,16 @@ class Streams:
         self._grace_s = grace_s
         self._per_tenant = per_tenant
         self._account = account
+        self._sockets = count(1)
         self._held: dict[str, HeldStream] = {}
         self._of_tenant: dict[str, dict[str, HeldStream]] = {}
 
     def __len__(self) -> int:
         return len(self._held)
+
+    def number_socket(self) -> int:
+        """A number for a new socket, higher than all before."""
+        return next(self._sockets)
 
     def __iter__(self) -> Iterator[HeldStream]:
         return iter(list(self._held.values()))
@@ -101,8 +109,14 @@ class Streams:
             raise UnknownResumeToken("no such stream, or its grace time has ended")
         return stream
 
-    def attach(self, stream: HeldStream, holder: Holder) -> None:
-        """`holder` reads the stream now; whoever did before is fenced."""
+    def attach(self, stream: HeldStream, holder: Holder, *, socket: int) -> None:
+        """`holder` reads the stream now; whoever did before is fenced.
+
+        Raises Fenced if a newer socket has had it: a `resume` that was long on its way must not take the stream back.
+        """
+        if socket < stream.socket:
+            raise Fenced("the stream was resumed on a newer socket")
+        stream.socket = socket
         before, stream.holder = stream.holder, holder
         if before is not None:
             before.fence()

@@ -42,6 +42,7 @@ _ENDS_STREAM = (
     errors.Overloaded,
     errors.UnknownResumeToken,
     errors.EngineFailed,
+    errors.Fenced,
 )
 """Answers to `open`, `resume` or a frame of a stream that isn't there: there is no such stream afterwards."""
 
@@ -78,6 +79,7 @@ class Session:
         self._codec = frames.cloud_codec(subprotocol, frame_bytes=self._limits.frame_bytes)
         self._tenant = TenantId("", "")
         self._fingerprint = ""
+        self._number = gateway.streams.number_socket()
         self._ids = StreamIds()
         self._attached: dict[int, Attachment] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -265,7 +267,13 @@ class Session:
             fenced=self._fenced,
         )
         self._attached[id] = attachment
-        self._gateway.streams.attach(stream, attachment)
+        try:
+            self._gateway.streams.attach(stream, attachment, socket=self._number)
+        except errors.Fenced as error:  # of this stream alone: the socket is fine
+            del self._attached[id]
+            error.stream = id
+            await self._report(error)
+            return
         generation = stream.generation
         pieces = tuple(vocabulary.piece(token).decode(errors="replace") for token in prompt)
         await self._send(
@@ -292,16 +300,11 @@ class Session:
         attachment = self._stream(frame.stream)
         if attachment is None:
             return
-        generation = attachment.stream.generation
         if len(frame.tokens) > self._limits.draft_tokens:
             raise errors.DraftTooLong(
                 f"{len(frame.tokens)} tokens, at most {self._limits.draft_tokens} are taken", stream=frame.stream
             )
-        if max(frame.tokens, default=0) >= self._gateway.engine.model.vocabulary:
-            refusal = errors.DraftRefused("token ids outside the vocabulary", stream=frame.stream)
-            await self._report(refusal, epoch=max(generation.lowest_epoch, frame.epoch + 1))
-            return
-        generation.offer(frame.epoch, frame.start, frame.tokens)
+        attachment.stream.generation.offer(frame.epoch, frame.start, frame.tokens)
 
     async def _cancel(self, frame: frames.Cancel) -> None:
         attachment = self._stream(frame.stream)
@@ -355,7 +358,7 @@ class Session:
             return  # a lost socket: the reader sees it too
         log.error("stream.failed", exc_info=task.exception())
 
-    async def _report(self, error: errors.ProtocolError, *, epoch: int | None = None) -> None:
+    async def _report(self, error: errors.ProtocolError) -> None:
         """Tell the peer what it did wrong. Raises TooManyErrors once it has done so too often."""
         self._gateway.metrics.socket_errors.labels(error.code).inc()
         await self._send(
@@ -364,7 +367,6 @@ class Session:
                 error.code,
                 error.message[:500],
                 final=isinstance(error, _ENDS_STREAM),
-                epoch=epoch,
                 retry_after_s=getattr(error, "retry_after_s", None),
             )
         )

@@ -213,6 +213,36 @@ async def test_a_resumed_stream_fences_its_old_socket(tmp_path: Path) -> None:
         assert tokens == reference(running, 400)
 
 
+async def test_a_resume_that_was_long_on_its_way_does_not_take_the_stream_back(tmp_path: Path) -> None:
+    async with (
+        serving(tmp_path, scripted(step_s=0.001)) as running,
+        greeted(running) as oldest,
+        greeted(running) as old,
+        greeted(running) as new,
+    ):
+        await old.send(opening(1, max_tokens=400))
+        opened = await old.expect(frames.Opened)
+        await new.send(frames.Resume(1, opened.resume, 0))
+        await new.expect(frames.Opened)
+        await oldest.send(frames.Resume(1, opened.resume, 0), frames.Ping(1))
+        error = await oldest.expect(frames.Error)
+        assert (error.stream, error.code, error.final) == (1, "fenced", True)
+        await oldest.expect(frames.Pong)
+        assert (await new.output(1))[0] == reference(running, 400)
+
+
+async def test_an_output_that_is_carried_whole_is_finished_at_once(running: Running) -> None:
+    whole = reference(running)
+    sampling = frames.Sampling(temperature=0, seed=1)
+    async with greeted(running) as peer:
+        await peer.send(opening(1, committed=tuple(whole), sampling=sampling))
+        tokens, finish = await peer.output(1, list(whole))
+        assert (tokens, finish.reason, finish.usage.steps) == (whole, "length", 0)
+        await peer.send(opening(2, committed=(*whole, 1), sampling=sampling))
+        error = await peer.expect(frames.Error)
+        assert (error.code, error.message[:9]) == ("invalid_request", "committed")
+
+
 async def test_a_resume_token_is_its_tenants_alone(running: Running) -> None:
     other = await running.gateway.tenants.create_key("other", "")
     async with greeted(running) as peer, greeted(running, key=other) as thief:
