@@ -96,7 +96,8 @@ class ContextSettings:
     """Keys and values in F32 instead of F16."""
     steady: bool = False
     """Compute one token as if it were two. llama.cpp's CPU kernels for a single one round otherwise than those for more
-    (and are faster): with this, logits on one CPU thread are the same to the bit whatever else is in a batch."""
+    (and are faster): with this and `unified`, logits on one CPU thread are the same to the bit whatever else is in a
+    batch."""
 
 
 class Context:
