@@ -120,6 +120,18 @@ def test_a_draft_lost_with_the_socket_leaves_no_hole(kind: type[DraftingSession]
     assert verifier.pending == ([10, 11] if hole else [10, 11, 12, 13])
 
 
+def test_resume_begins_an_epoch_even_if_the_cloud_has_seen_none_of_the_last() -> None:
+    """All of epoch 1 was lost: the cloud would take it, so `opened` names it, but a part of it would leave a hole."""
+    session, verifier = DraftingSession(1), Verifier(Ledger())
+    offer(verifier, drafted(session, 10))
+    step(verifier, 99)
+    session.commit(Commit(1, 0, (99,)))
+    drafted(session, 11)  # lost
+    session.opened(opened(epoch=verifier.lowest_epoch, head=1), resumed=True)
+    assert offer(verifier, drafted(session, 12)) is Offered.TAKEN
+    assert verifier.pending == [11, 12]
+
+
 @pytest.mark.parametrize("told", [True, False])
 def test_an_edge_that_starts_again_at_epoch_0_is_not_ignored(*, told: bool) -> None:
     """A device that lost its memory resumes: without the epoch in `opened` its drafts would be stale for good."""
@@ -266,6 +278,22 @@ def test_two_waits_in_vain_make_the_stream_eager_until_a_draft_matches() -> None
     assert verifier.offer(0, 3, [11]) is Offered.TAKEN
     step(verifier, 11, 12, now=21.0)
     assert not verifier.ready(now=21.5)
+
+
+def test_a_wait_that_a_wrong_draft_ended_was_not_in_vain() -> None:
+    verifier = held("hold", vain=1)
+    verifier.offer(0, 2, [99])
+    step(verifier, 10, now=10.5)
+    assert not verifier.ready(now=11.0)
+
+
+def test_a_wrong_draft_that_comes_during_the_step_does_not_make_up_for_the_wait() -> None:
+    verifier = held("hold", vain=1)
+    candidates = verifier.candidates(8)
+    verifier.offer(0, 2, [99])
+    verifier.ledger.append([10])
+    verifier.stepped([10], len(candidates), 20.0)
+    assert verifier.ready(now=20.5)
 
 
 def test_one_wait_in_vain_does_not() -> None:
