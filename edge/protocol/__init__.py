@@ -6,5 +6,6 @@
     drafting    the edge's state machine: draft, block, commit, rollback
     verifying   the cloud's: mailbox of drafts, path check, candidates, hold
     sampling    the one sampling rule that both sides share
+                (its parts: noise, penalties, row, survivors)
     latency     what a scheme costs: the formulas of docs/architecture.md
 """
