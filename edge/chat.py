@@ -121,7 +121,8 @@ def question_of(wishes: Wishes, messages: list[Message]) -> Question:
 async def _ask_once(route: Route, wishes: Wishes, text: str, screens: Screens) -> None:
     question = question_of(wishes, [Message("user", text)])
     if screens.out.is_terminal and not wishes.as_json:
-        screens.out.print(legend())
+        if route.verified:
+            screens.out.print(legend())
         screens.out.print()
     with _answer(wishes, screens) as answer:
         answered = await route.ask(question, answer)
@@ -143,7 +144,8 @@ async def _ask_once(route: Route, wishes: Wishes, text: str, screens: Screens) -
 async def converse(route: Route, wishes: Wishes, screens: Screens, lines: Lines) -> None:
     """Question after question, each with all that was said before, until the input ends."""
     if screens.out.is_terminal:
-        screens.out.print(legend())
+        if route.verified:
+            screens.out.print(legend())
         screens.out.print(Text(_HINT, style="dim"))
     messages: list[Message] = []
     while True:

@@ -19,7 +19,9 @@ Mode = Literal["full", "redacted", "draft_only", "local"]
 class DeviceSettings(BaseSettings):
     """Every setting of `paceline-edge`; .env.example explains each."""
 
-    model_config = SettingsConfigDict(env_prefix="PACELINE_", env_file=".env", extra="ignore", protected_namespaces=())
+    model_config = SettingsConfigDict(
+        env_prefix="PACELINE_", env_file=".env", env_ignore_empty=True, extra="ignore", protected_namespaces=()
+    )
 
     url: str = "http://127.0.0.1:8000"
     api_key: SecretStr = SecretStr("")

@@ -36,6 +36,8 @@ class Route(Protocol):
     """One line for the user: who answers, and who drafts."""
     name: str
     """For its row of figures."""
+    verified: bool
+    """Whether a target model has the last word."""
 
     async def ask(self, question: Question, answer: Answer) -> Answered: ...
 
@@ -46,6 +48,7 @@ class Route(Protocol):
 
 class LocalRoute:
     name = "this device"
+    verified = False
 
     def __init__(self, drafter: Drafter | None) -> None:
         if drafter is None:
@@ -61,6 +64,8 @@ class LocalRoute:
 
 
 class HybridRoute:
+    verified = True
+
     def __init__(
         self,
         runtime: Runtime,

@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +13,7 @@ from typer.testing import CliRunner
 
 from edge.cli import app
 from edge.privacy import DisclosureLog, Over, Prompt
-from tests.app.serving import Running, scripted, serving
+from tests.app.serving import Running, scripted, serving, until
 
 runner = CliRunner()
 
@@ -34,14 +35,28 @@ def disclose(tmp_path: Path) -> DisclosureLog:
     return log
 
 
-async def run(running: Running, *arguments: str, text: str = "") -> tuple[int, str, str]:
+async def start(running: Running, *arguments: str) -> asyncio.subprocess.Process:
     """The program itself, its stdin and stdout pipes."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "edge.cli", *arguments,
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        env={**os.environ, "PACELINE_URL": running.url, "PACELINE_API_KEY": running.key,
-             "PYTHONPATH": str(Path(__file__).parents[2])},
-    )  # fmt: skip
+    own = {
+        "PACELINE_URL": running.url,
+        "PACELINE_API_KEY": running.key,
+        "PYTHONPATH": str(Path(__file__).parents[2]),
+    }
+    return await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "edge.cli",
+        *arguments,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, **own},
+    )
+
+
+async def run(running: Running, *arguments: str, text: str = "") -> tuple[int, str, str]:
+    """Exit status, stdout and stderr."""
+    process = await start(running, *arguments)
     out, err = await process.communicate(text.encode())
     assert process.returncode is not None
     return process.returncode, out.decode(), err.decode()
@@ -144,3 +159,17 @@ async def test_doctor_reports_in_json_too(tmp_path: Path) -> None:
         report = json.loads(out)
     assert code == 0
     assert {check["name"] for check in report["checks"]} >= {"paceline", "gateway", "models", "target"}
+
+
+async def test_ctrl_c_stops_the_answer_in_the_cloud_as_well(tmp_path: Path) -> None:
+    engine = scripted(step_s=0.01)
+    async with serving(tmp_path / "data", engine) as running:
+        process = await start(running, "chat", "tell me", "--drafter", "none")
+        assert process.stdout is not None
+        await process.stdout.readexactly(10)
+        assert engine.load().running == 1
+        process.send_signal(signal.SIGINT)
+        _, err = await process.communicate()
+        assert process.returncode == 130
+        assert b"Traceback" not in err
+        await until(lambda: engine.load().running == 0)
