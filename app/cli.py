@@ -8,19 +8,22 @@ from collections.abc import Awaitable, Callable
 from importlib import metadata
 from typing import Annotated, Any, NoReturn, TypeVar
 
+import structlog
 import typer
 from pydantic import ValidationError
 from rich.console import Console
+from rich.progress import Progress
 from rich.table import Table
 
 from app.config import Settings
-from app.main import create_app
+from app.main import StartError, build_engine, create_app
 from app.server import Server
 from app.telemetry import configure_logging
 from app.tenants.repository import Repository, open_database
 from app.tenants.service import Tenants
 
 T = TypeVar("T")
+log = structlog.get_logger("paceline.cli")
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Paceline's cloud side: the gateway.")
 keys = typer.Typer(no_args_is_help=True, help="API keys.")
 app.add_typer(keys, name="keys")
@@ -37,6 +40,25 @@ class AnnouncingServer(Server):
         await super().startup(sockets)
         if self.started:
             Console(stderr=True).print(f"Gateway on [bold]{self.url}[/bold] (Ctrl-C stops it)", highlight=False)
+
+
+class LoadingBar:
+    """How much of a model is loaded, on a terminal; nothing in a log file. Called from the thread that loads."""
+
+    def __init__(self, what: str) -> None:
+        self._progress = Progress(console=Console(stderr=True), transient=True)
+        self._task = self._progress.add_task(f"Loading {what}", total=1.0)
+
+    def __call__(self, share: float) -> None:
+        if not self._progress.console.is_terminal:
+            return
+        self._progress.start()
+        self._progress.update(self._task, completed=share)
+        if share >= 1.0:
+            self.close()
+
+    def close(self) -> None:
+        self._progress.stop()
 
 
 @app.command()
@@ -68,13 +90,20 @@ def serve(
         )
     configure_logging(settings.log_format, settings.log_level)
     try:
-        server = AnnouncingServer(create_app(settings), settings)
+        loading = LoadingBar(settings.target_path.name)
+        built = build_engine(settings, progress=loading)
     except ImportError as error:
         _fail(f"The engine {settings.engine} needs {error.name}, which isn't installed: pip install 'paceline[llama]'.")
+    server = AnnouncingServer(create_app(settings, built), settings)
     try:
         server.run()
     except KeyboardInterrupt:
         return  # uvicorn has stopped cleanly, and then passes the signal on
+    except StartError as error:
+        log.debug("start.failed", exc_info=error)
+        _fail(str(error), status=3)
+    finally:
+        loading.close()
     if not server.started:
         raise typer.Exit(3)
 
@@ -138,6 +167,6 @@ def _settings(**given: Any) -> Settings:
         _fail("\n".join(lines))
 
 
-def _fail(message: str) -> NoReturn:
-    Console(stderr=True).print(message, style="red", highlight=False)
-    raise typer.Exit(2)
+def _fail(message: str, *, status: int = 2) -> NoReturn:
+    Console(stderr=True).print(message, style="red", highlight=False, soft_wrap=True)
+    raise typer.Exit(status)

@@ -43,6 +43,10 @@ class Settings(BaseSettings):
     """Prompt and output of one stream, tokens."""
     engine_streams: int = Field(default=8, ge=1)
     """Streams in one step of the target."""
+    engine_queue: int = Field(default=64, ge=1)
+    """Streams that wait for their turn; more are told to come back."""
+    gpu_layers: int = Field(default=0, ge=-1)
+    share_prefixes: bool = False
     scripted_step_ms: float = Field(default=30.0, ge=0)
 
     default_policy: Policy = "eager"

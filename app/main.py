@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime
 from importlib import metadata
 
 from fastapi import FastAPI
+from sqlalchemy.exc import SQLAlchemyError
 from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
 from starlette.responses import Response
@@ -95,8 +96,11 @@ def build(settings: Settings, engine: Engine) -> Gateway:
     return gateway
 
 
-def build_engine(settings: Settings) -> Engine:
-    """The engine that the settings name; the library it needs is imported here and only then."""
+def build_engine(settings: Settings, *, progress: Callable[[float], None] | None = None) -> Engine:
+    """The engine that the settings name; the library it needs is imported here and only then.
+
+    `progress` is told, in another thread, how much of the model is loaded, 0 to 1.
+    """
     if settings.engine == "scripted":
         from app.engine.scripted import ScriptedEngine
 
@@ -105,6 +109,7 @@ def build_engine(settings: Settings) -> Engine:
             step_s=settings.scripted_step_ms / 1000,
             streams=settings.engine_streams,
             context=settings.context,
+            queue=settings.engine_queue,
         )
     from app.engine.llama_cpp import LlamaCppEngine
 
@@ -114,6 +119,10 @@ def build_engine(settings: Settings) -> Engine:
         context=settings.context,
         streams=settings.engine_streams,
         threads=settings.target_threads,
+        gpu_layers=settings.gpu_layers,
+        queue=settings.engine_queue,
+        share_prefixes=settings.share_prefixes,
+        progress=progress,
     )
 
 
@@ -122,9 +131,7 @@ async def running(gateway: Gateway) -> AsyncIterator[None]:
     """The gateway's life. On the way out nothing that was used is lost: streams end, are counted, and are written."""
     settings = gateway.settings
     try:
-        await gateway.repository.upgrade()
-        await ensure_key(gateway.tenants, settings.data_dir)
-        await gateway.engine.start()
+        await _start(gateway)
         flushing = asyncio.create_task(gateway.usage.run(settings.usage_flush_s))
         try:
             yield
@@ -137,6 +144,23 @@ async def running(gateway: Gateway) -> AsyncIterator[None]:
             await gateway.usage.flush()
     finally:
         await gateway.repository.close()
+
+
+class StartError(Exception):
+    """The gateway can't start; the message is for the operator."""
+
+
+async def _start(gateway: Gateway) -> None:
+    settings = gateway.settings
+    try:
+        await gateway.repository.upgrade()
+        await ensure_key(gateway.tenants, settings.data_dir)
+    except (SQLAlchemyError, OSError) as error:
+        raise StartError(f"The database {settings.database} can't be used: {error}") from error
+    try:
+        await gateway.engine.start()
+    except Exception as error:
+        raise StartError(f"The engine {settings.engine} can't start: {error}") from error
 
 
 class SecurityHeaders:

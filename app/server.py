@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 
 import uvicorn
@@ -10,6 +11,7 @@ from fastapi import FastAPI
 
 from app.api.deps import Gateway
 from app.config import Settings
+from app.main import running
 
 _STOP_S = 5
 """How long a stop waits for open responses, seconds."""
@@ -22,11 +24,13 @@ class Server(uvicorn.Server):
         self.gateway: Gateway = app.state.gateway
         self.ready = asyncio.Event()
         """Set once it listens."""
+        self._life = contextlib.AsyncExitStack()
         super().__init__(
             uvicorn.Config(
                 app,
                 host=settings.host,
                 port=settings.port,
+                lifespan="off",
                 log_config=None,
                 access_log=False,
                 server_header=False,
@@ -46,10 +50,19 @@ class Server(uvicorn.Server):
         return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
+        """Raises StartError. (The app's own lifespan would have it end in uvicorn's log, as a traceback.)"""
+        await self._life.enter_async_context(running(self.gateway))
+        try:
+            await super().startup(sockets)
+        except BaseException:  # the port is taken: uvicorn has said so and exits
+            await self._life.aclose()
+            raise
         if self.started:
             self.ready.set()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self.gateway.drain()
-        await super().shutdown(sockets)
+        try:
+            await super().shutdown(sockets)
+        finally:
+            await self._life.aclose()

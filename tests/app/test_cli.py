@@ -43,6 +43,17 @@ def test_a_missing_model_says_what_to_do() -> None:
     assert "Traceback" not in result.output
 
 
+def test_a_file_that_is_no_model_says_so(tmp_path: Path) -> None:
+    pytest.importorskip("llama_cpp")
+    (tmp_path / "junk.gguf").write_bytes(b"not a model")
+    command = [sys.executable, "-m", "app", "serve", "--port", "0", "--model", "junk.gguf"]
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2]), "COLUMNS": "200"}
+    result = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=60, check=False)  # noqa: S603
+    assert result.returncode == 3
+    assert "junk.gguf" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
 def test_a_wrong_setting_is_named() -> None:
     result = runner.invoke(app, ["serve"], env={"PACELINE_PORT": "many"})
     assert result.exit_code == 2
