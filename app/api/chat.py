@@ -97,7 +97,10 @@ class Answer:
                 gateway.answers.add(generation)
                 gateway.metrics.opened.labels("chat").inc()
         except BaseException:
-            self.end()
+            self._ended = True  # a request that was refused costs nothing, even if some of its choices had been taken
+            for generation in self.generations:
+                generation.cancel()
+                gateway.answers.discard(generation)
             raise
 
     async def parts(self, keepalive_s: float) -> AsyncIterator[Part | None]:
