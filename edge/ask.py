@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
@@ -19,6 +18,7 @@ from edge.openai.text import OutputText
 from edge.protocol.frames import Message, Sampling
 from edge.runtime import Runtime
 from edge.terminal import Answer
+from edge.worker import Worker
 
 LOCAL_TOKENS = 512
 """Longest answer of a drafter alone when nothing else was said: it may never end by itself."""
@@ -97,10 +97,11 @@ async def ask_local(
     arrivals = Arrivals(clock())
     output, text, reason = OutputText(), list[str](), "length"
     prompt = vocabulary.render(messages)
-    continuation = await asyncio.to_thread(drafter.begin, prompt, sampling)
+    worker = Worker()
+    continuation = drafter.begin(prompt, sampling)
     try:
         for _ in range(max_tokens or LOCAL_TOKENS):
-            proposal = await asyncio.to_thread(continuation.propose)
+            proposal = await worker.run(continuation.propose)
             if proposal is None:  # its context is full
                 break
             arrivals.arrived(clock(), 1)
@@ -111,6 +112,7 @@ async def ask_local(
             text.append(output.take())
             answer.committed([(text[-1], "unverified")], 0)
     finally:
+        await worker.close()  # Ctrl-C leaves a call under way, and the drafter must not be closed under it
         continuation.close()
     text.append(output.take(final=True))
     answer.rest(text[-1])

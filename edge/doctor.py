@@ -30,6 +30,7 @@ from edge.route import connected, recorder_for
 from edge.runtime import Runtime
 from edge.terminal import SilentAnswer
 from edge.verdict import Measured, Verdict, judge
+from edge.worker import Worker
 
 _PROMPTS = (
     "Write a short story about a lighthouse keeper.",
@@ -174,7 +175,7 @@ async def _measure(runtime: Runtime, model: ModelInfo, report: Report, note: Not
     note(Check("target", "ok", f"{1000 * step_s:.1f} ms a token on its own (t_v)"))
     if runtime.drafter is None:
         return
-    draft_s = await asyncio.to_thread(draft_time, runtime.drafter)
+    draft_s = await _timed(runtime.drafter)
     if draft_s is not None:
         note(Check("drafter", "ok", f"{1000 * draft_s:.1f} ms a token (t_d)"))
     drafted = [await _answer(runtime, model, prompt, draft=True) for prompt in _PROMPTS]
@@ -197,6 +198,14 @@ async def _answer(runtime: Runtime, model: ModelInfo, prompt: str, *, draft: boo
         draft=draft,
     )
     return await ask_hybrid(runtime, request, SilentAnswer())
+
+
+async def _timed(drafter: Drafter) -> float | None:
+    worker = Worker()
+    try:
+        return await worker.run(lambda: draft_time(drafter))
+    finally:
+        await worker.close()  # Ctrl-C leaves the call under way, and the drafter must not be closed under it
 
 
 def draft_time(drafter: Drafter) -> float | None:

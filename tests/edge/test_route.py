@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -10,7 +12,7 @@ import pytest
 from edge.config import DeviceSettings
 from edge.drafters.base import Drafter
 from edge.drafters.ngram import NgramDrafter
-from edge.drafters.scripted import ScriptedDrafter, right_with
+from edge.drafters.scripted import ScriptedContinuation, ScriptedDrafter, right_with
 from edge.errors import EdgeError, Unreachable
 from edge.openai.vocabulary import fingerprint
 from edge.privacy import DisclosureLog
@@ -151,3 +153,23 @@ async def test_alone_it_stops_at_max_tokens() -> None:
 def test_alone_without_a_model_nobody_answers() -> None:
     with pytest.raises(EdgeError, match="nobody answers"):
         LocalRoute(None)
+
+
+async def test_alone_a_stopped_answer_leaves_the_drafter_usable() -> None:
+    closed: list[bool] = []
+
+    class Watched(ScriptedDrafter):
+        def begin(
+            self, prompt: Sequence[int], sampling: Sampling, *, committed: Sequence[int] = (), coupled: bool = True
+        ) -> ScriptedContinuation:
+            continuation = super().begin(prompt, sampling, committed=committed, coupled=coupled)
+            continuation.close = lambda: closed.append(True)  # type: ignore[method-assign]
+            return continuation
+
+    route = LocalRoute(Watched(scripted().script, right_with(1.0), draft_s=0.002))
+    task = asyncio.create_task(route.ask(QUESTION, SilentAnswer()))
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert closed == [True]

@@ -191,3 +191,16 @@ def roomy(model: Path) -> Iterator[LlamaCppDrafter]:
 @given(sampling=samplings(), history=operations(st.integers(200, 20_000), most=6))
 def test_contract(roomy: LlamaCppDrafter, sampling: Sampling, history: list[Operation]) -> None:
     check(roomy, roomy.vocabulary.encode("The three largest rivers of Europe are"), sampling, history)
+
+
+def test_the_next_turn_of_a_conversation_computes_only_what_is_new(drafter: LlamaCppDrafter) -> None:
+    prompt = prompt_of(drafter)
+    turn = drafter.begin(prompt, GREEDY)
+    answer = take(turn, 6)
+    turn.close()
+    other = drafter.take_seat(drafter.vocabulary.encode("Something else altogether"))
+    seat = drafter.take_seat([*prompt, *answer, *drafter.vocabulary.encode(" And then?")])
+    assert seat is not None
+    assert other is not None
+    assert seat.tokens == [*prompt, *answer[:-1]], "its last token was proposed and not computed"
+    seat.taken = other.taken = False
