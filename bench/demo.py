@@ -12,7 +12,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
-from bench.gateway import Plan, cores, gateway, networks, pin
+from bench.gateway import Plan, cores, gateway, networks, pinned
 from bench.prompts import PROMPTS
 from bench.report import Report
 from edge.connection import Connection
@@ -114,6 +114,8 @@ async def answer(runtime: Runtime, text: str, scheme: str, policy: Policy, token
         if isinstance(event, Committed):
             output += [token.id for token in event.tokens]
         elif isinstance(event, Ended):
+            if event.reason not in ("stop", "length") or len(output) < 2:
+                raise RuntimeError(f"an answer ended after {len(output)} tokens: {event.reason}")
             return Answer(tuple(output), event)
     raise RuntimeError("the stream ended without saying so")
 
@@ -123,12 +125,13 @@ async def run(
 ) -> list[Network]:
     """Prompt by prompt, all networks and schemes in turn, so that a slow moment of the machine hits no row alone."""
     edge_core, cloud_core = cores()
-    pin(edge_core)
-    drafter = LlamaCppDrafter(pair(default_directory()).draft, streams=1, threads=1)
     async with AsyncExitStack() as stack:
-        stack.callback(drafter.close)
         address = await stack.enter_async_context(gateway(Plan(engine="llama_cpp", core=cloud_core, streams=1)))
         ports = await stack.enter_async_context(networks(address.port, list(rtts_ms)))
+        # Not before: a child begins where its parent is.
+        stack.enter_context(pinned(edge_core))
+        drafter = LlamaCppDrafter(pair(default_directory()).draft, streams=1, threads=1)
+        stack.callback(drafter.close)
         runtimes = {}
         for rtt, port in ports.items():
             url = f"http://127.0.0.1:{port}"

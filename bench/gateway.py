@@ -12,8 +12,8 @@ import os
 import socket
 import sys
 import tempfile
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -44,16 +44,26 @@ class Address(msgspec.Struct, frozen=True):
     key: str
 
 
-def pin(core: int | None) -> None:
-    """Keep this process on one core, where the system can."""
-    if core is not None and hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, {core % (os.cpu_count() or 1)})
+@contextmanager
+def pinned(core: int | None) -> Iterator[None]:
+    """Keep this thread, and what it starts meanwhile, on one core, where the system can."""
+    if core is None or not hasattr(os, "sched_setaffinity"):
+        yield
+        return
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {core})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
 
 
 def cores() -> tuple[int, int]:
     """One for the edge and one for the cloud; the same if there is only one."""
-    count = os.cpu_count() or 1
-    return 0, min(1, count - 1)
+    if not hasattr(os, "sched_getaffinity"):
+        return 0, 1
+    mine = sorted(os.sched_getaffinity(0))
+    return mine[0], mine[-1]
 
 
 class _Announcing(Server):
@@ -88,8 +98,7 @@ def _engine(plan: Plan, settings: Settings) -> Engine:
 
 def main(argument: str) -> None:
     plan = msgspec.json.decode(argument, type=Plan)
-    pin(plan.core)
-    with tempfile.TemporaryDirectory() as folder:
+    with pinned(plan.core), tempfile.TemporaryDirectory() as folder:
         values: dict[str, Any] = {"engine": plan.engine, "engine_streams": plan.streams}
         settings = Settings(port=0, data_dir=Path(folder), log_level="warning", **values)
         configure_logging(settings.log_format, settings.log_level)
@@ -100,25 +109,24 @@ def main(argument: str) -> None:
 
 @asynccontextmanager
 async def child(*arguments: str) -> AsyncIterator[bytes]:
-    """A Python module in a process of its own, as long as the body runs; gives its first line of output."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        *arguments,
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE if arguments[0] == "bench.gateway" else None,
-    )
-    try:
-        if process.stdout is None or process.stdin is None:
-            raise RuntimeError("the child has no pipes")
-        line = await process.stdout.readline()
-        if not line:
-            said = await process.stderr.read() if process.stderr is not None else b""
-            raise RuntimeError(f"{arguments[0]} didn't start: {said.decode(errors='replace')[-2000:]}")
-        yield line
-    finally:
-        await _end(process)
+    """A Python module in a process of its own, as long as the body runs; gives its first line of output.
+
+    Raises RuntimeError, with what it said, if it ends before that.
+    """
+    with tempfile.TemporaryFile() as said:
+        pipe = asyncio.subprocess.PIPE
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", *arguments, stdin=pipe, stdout=pipe, stderr=said
+        )
+        try:
+            line = await process.stdout.readline() if process.stdout is not None else b""
+            if not line:
+                await process.wait()
+                said.seek(0)
+                raise RuntimeError(f"{arguments[0]} didn't start: {said.read().decode(errors='replace')[-2000:]}")
+            yield line
+        finally:
+            await _end(process)
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:

@@ -11,10 +11,11 @@ import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
-from bench.events import Outcome, Times, best_sync, simulate
-from bench.gateway import Plan, cores, gateway, networks, pin
+from bench.events import Outcome, Times, best_sync, simulate, simulate_cloud, simulate_sync
+from bench.gateway import Plan, cores, gateway, networks, pinned
 from bench.report import Report
 from edge.connection import Connection
 from edge.drafters.scripted import ScriptedDrafter, right_with
@@ -55,54 +56,66 @@ class Settings:
     """Streams per scheme and row, each with an acceptance pattern of its own."""
 
     def tokens(self, itl_s: float) -> int:
-        return max(40, min(240, int(self.run_s / itl_s)))
+        return max(40, min(_LONGEST, int(self.run_s / itl_s)))
 
 
-@dataclass(slots=True)
+SCHEMES: tuple[tuple[str, Policy], ...] = (("cloud", "eager"), ("sync", "sync"), ("hold", "hold"), ("eager", "eager"))
+_LONGEST = 240
+"""Tokens of a stream, at most."""
+
+
+@dataclass(frozen=True, slots=True)
 class Cell:
-    """One acceptance rate at one round-trip time. Sums over repeats, seconds per token."""
+    """One acceptance rate at one round-trip time."""
 
     alpha: float
     rtt_ms: float
     settings: Settings
-    runtime: Callable[[ScriptedDrafter], Runtime]
+    socket: Connection
     script: Script
 
     async def measure(self, seed: int) -> dict[str, float]:
-        """Cloud, synchronous, hold and eager, one after the other."""
+        """All schemes, one after the other: seconds and steps per token, measured and simulated."""
         right = right_with(self.alpha, seed)
+        pattern = [right(position) for position in range(_LONGEST)]
         times = Times(self.settings.t_d_s, self.settings.t_v_s, self.rtt_ms / 1e3)
-        long = [right(i) for i in range(240)]
-        length, sync = best_sync(long, times)
-        simulated: dict[str, Outcome] = {"sync": sync}
+        length, _ = best_sync(pattern, times)
         found: dict[str, float] = {"sync_length": length}
-        for scheme, policy in (("cloud", "eager"), ("sync", "sync"), ("hold", "hold"), ("eager", "eager")):
-            known = simulated.get(scheme) or (
-                Outcome(times.step_s, 1.0) if scheme == "cloud" else simulate(long, times, policy)  # type: ignore[arg-type]
-            )
-            tokens = self.settings.tokens(known.itl_s)
-            found |= await self._run(scheme, policy, tokens, seed, draft_length=length)  # type: ignore[arg-type]
-            if scheme in ("hold", "eager"):
-                pattern = long[:tokens]
-                found[f"{scheme}_sim"] = simulate(pattern, times, policy).itl_s  # type: ignore[arg-type]
-                found[f"{scheme}_abandon_sim"] = simulate(pattern, times, policy, abandon=True).itl_s  # type: ignore[arg-type]
+        for scheme, policy in SCHEMES:
+            tokens = self.settings.tokens(_simulated(scheme, pattern, times, length).itl_s)
+            drafter = ScriptedDrafter(self.script, right, draft_s=self.settings.t_d_s)
+            found |= await self._run(scheme, policy, tokens, drafter, length)
+            found[f"{scheme}_sim"] = _simulated(scheme, pattern[:tokens], times, length).itl_s
+            if scheme == "eager":
+                found["eager_abandon_sim"] = simulate(pattern[:tokens], times, "eager", abandon=True).itl_s
         return found
 
-    async def _run(self, scheme: str, policy: Policy, tokens: int, seed: int, *, draft_length: int) -> dict[str, float]:
-        drafter = ScriptedDrafter(self.script, right_with(self.alpha, seed), draft_s=self.settings.t_d_s)
+    async def _run(
+        self, scheme: str, policy: Policy, tokens: int, drafter: ScriptedDrafter, length: int
+    ) -> dict[str, float]:
         request = Generate(
-            prompt=tuple(self.script.vocabulary.encode(f"bench {seed}")),
+            prompt=tuple(self.script.vocabulary.encode("what is a paceline?")),
             sampling=Sampling(temperature=0, seed=0),
             max_tokens=tokens,
             policy=policy,
             draft=scheme != "cloud",
-            draft_length=draft_length,
+            draft_length=length,
         )
-        async with self.runtime(drafter) as runtime:
+        async with Runtime(self.socket, drafter) as runtime:
             async for event in runtime.generate(request):
                 if isinstance(event, Ended):
                     figures = event.figures
-        return {scheme: figures.itl_s or 0.0, f"{scheme}_steps": figures.steps_per_token or 0.0}
+        if figures.itl_s is None or figures.steps_per_token is None or figures.tokens != tokens:
+            raise RuntimeError(f"{scheme}: {figures.tokens} of {tokens} tokens came")
+        return {scheme: figures.itl_s, f"{scheme}_steps": figures.steps_per_token}
+
+
+def _simulated(scheme: str, pattern: Sequence[bool], times: Times, length: int) -> Outcome:
+    if scheme == "cloud":
+        return simulate_cloud(pattern, times)
+    if scheme == "sync":
+        return simulate_sync(pattern, times, length)
+    return simulate(pattern, times, "hold" if scheme == "hold" else "eager")
 
 
 def row(cell: Cell, measured: Sequence[dict[str, float]]) -> dict[str, Any]:
@@ -123,6 +136,7 @@ def row(cell: Cell, measured: Sequence[dict[str, float]]) -> dict[str, Any]:
         "eager_formula_ms": formula * 1e3,
         "hold_steps_per_token": mean["hold_steps"],
         "eager_steps_per_token": mean["eager_steps"],
+        "sync_sim_ms": mean["sync_sim"] * 1e3,
         "hold_sim_ms": mean["hold_sim"] * 1e3,
         "eager_abandon_sim_ms": mean["eager_abandon_sim"] * 1e3,
         "sync_length": round(mean["sync_length"], 1),
@@ -140,27 +154,23 @@ async def run(
     """All rows. Repeats go over all of them in turn, so that a slow moment of the machine hits no row alone."""
     script = Script(ScriptVocabulary())
     edge_core, cloud_core = cores()
-    pin(edge_core)
-    measured: dict[tuple[float, float], list[dict[str, float]]] = {}
-    cells: dict[tuple[float, float], Cell] = {}
+    measured: dict[Cell, list[dict[str, float]]] = {}
     async with AsyncExitStack() as stack:
-        address = await stack.enter_async_context(
-            gateway(Plan(engine="scripted", step_s=settings.t_v_s, core=cloud_core))
-        )
+        plan = Plan(engine="scripted", step_s=settings.t_v_s, core=cloud_core)
+        address = await stack.enter_async_context(gateway(plan))
         ports = await stack.enter_async_context(networks(address.port, list(rtts_ms)))
+        # Not before: a child begins where its parent is.
+        stack.enter_context(pinned(edge_core))
         sockets = {
             rtt: await stack.enter_async_context(Connection(f"http://127.0.0.1:{port}", key=address.key))
             for rtt, port in ports.items()
         }
         for repeat in range(settings.repeats):
-            for alpha in alphas:
-                for rtt in rtts_ms:
-                    socket = sockets[rtt]
-                    cell = Cell(alpha, rtt, settings, lambda drafter, at=socket: Runtime(at, drafter), script)  # type: ignore[misc]
-                    cells[alpha, rtt] = cell
-                    measured.setdefault((alpha, rtt), []).append(await cell.measure(repeat))
-                    advance()
-    return [row(cell, measured[key]) for key, cell in cells.items()]
+            for alpha, rtt in product(alphas, rtts_ms):
+                cell = Cell(alpha, rtt, settings, sockets[rtt], script)
+                measured.setdefault(cell, []).append(await cell.measure(repeat))
+                advance()
+    return [row(cell, found) for cell, found in measured.items()]
 
 
 def command(report: Report, alphas: Sequence[float], rtts_ms: Sequence[float], settings: Settings) -> None:

@@ -86,6 +86,7 @@ async def test_streams_that_run_together_are_shuffled_but_complete() -> None:
 
 
 @pytest.mark.model
+@pytest.mark.timeout(900)
 async def test_hybrid_equals_cloud_only_on_the_real_model() -> None:
     """Two prompts of what `python -m bench lossless` runs whole."""
     from app.engine.llama_cpp import LlamaCppEngine, LlamaCppModel
@@ -100,7 +101,7 @@ async def test_hybrid_equals_cloud_only_on_the_real_model() -> None:
     model = LlamaCppModel(llama.Model(path), llama.ContextSettings(sequences=8, tokens=4096, threads=1))
     try:
         prompts = [tuple(engine.vocabulary.render([Message("user", text)])) for text in TEXTS[:2]]
-        result = await run(engine, model, prompts, 16)
+        result = await run(engine, model, prompts, 12)
     finally:
         model.close()
         await engine.stop()
