@@ -23,9 +23,10 @@ from app.engine.output import Output, Picked
 from app.engine.scheduler import Batch, Capacity, Chunk, Scheduler
 from app.engine.slots import Begin, Copy, Edit, Remove
 from app.engine.stream import Stream
-from edge.protocol.errors import EngineFailed
+from edge.protocol.errors import EngineFailed, InvalidRequest
 from edge.protocol.frames import Reason, Usage
 from edge.protocol.ledger import agreement
+from edge.protocol.sampling import NothingLeft
 from edge.protocol.verifying import Offered
 
 logger = logging.getLogger(__name__)
@@ -103,7 +104,7 @@ class StepLoop:
                 self._end(job, reason)
         for generation, at in mail.parks.items():
             if generation in self._jobs:
-                self._jobs[generation].stream.park_at = at
+                self._scheduler.park(self._jobs[generation].stream, at)
         for offer in mail.offers:
             self._offer(offer)
         for generation in mail.cancels:
@@ -142,10 +143,16 @@ class StepLoop:
         picked: list[Picked | None] = []
         row = 0
         for chunk in batch.chunks:
-            output = self._by_stream[chunk.stream].output
-            picked.append(output.advance(chunk.candidates, self._rows(row)) if chunk.run.rows else None)
+            picked.append(self._pick_one(chunk, row) if chunk.run.rows else None)
             row += chunk.run.rows
         return picked
+
+    def _pick_one(self, chunk: Chunk, row: int) -> Picked:
+        output = self._by_stream[chunk.stream].output
+        try:
+            return output.advance(chunk.candidates, self._rows(row))
+        except NothingLeft:  # this request's own doing: the others go on
+            return Picked((), (), "error")
 
     def _rows(self, first: int) -> Callable[[int], NDArray[np.float32]]:
         return lambda i: self._model.logits(first + i)
@@ -158,7 +165,7 @@ class StepLoop:
         progress = Progress(pick.tokens, drafted, step_s, waited_s, pick.logprobs, usage)
         self._progress.append((job.generation, progress))
         if pick.reason is not None:
-            self._end(job, pick.reason)
+            self._end(job, pick.reason, InvalidRequest.code if pick.reason == "error" else None)
 
     def _end(self, job: _Job, reason: Reason, error: str | None = None) -> None:
         stream = job.stream

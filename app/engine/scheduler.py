@@ -73,6 +73,8 @@ class Scheduler:
         self.capacity = capacity
         self.waiting: deque[Stream] = deque()
         self.running: list[Stream] = []
+        self.aside: list[Stream] = []
+        """Parked streams that gave their slot to somebody who is read."""
         self.slots = Slots(capacity.sequences, capacity.kv_tokens, share_prefixes=capacity.share_prefixes)
 
     def add(self, stream: Stream) -> None:
@@ -84,13 +86,21 @@ class Scheduler:
         if stream in self.running:
             self.running.remove(stream)
             self.slots.release(stream)
+        elif stream in self.aside:
+            self.aside.remove(stream)
         elif stream in self.waiting:
             self.waiting.remove(stream)
 
+    def park(self, stream: Stream, at: int | None) -> None:
+        """Nobody reads the stream: it stops at length `at` and never holds. None: somebody reads it again."""
+        stream.park_at = at
+        if stream in self.aside and not stream.parked:
+            self.aside.remove(stream)
+            self.waiting.appendleft(stream)
+
     def schedule(self, now: float) -> Batch:
         """The next step; without chunks if nothing is due. Its edits must be carried out in any case."""
-        while self.waiting and self.slots.place(self.waiting[0]):
-            self.running.append(self.waiting.popleft())
+        self._admit()
         due = [stream for stream in self.running if stream.due(now)]
         decoding = [stream for stream in due if stream.missing == 1]
         prefilling = [stream for stream in due if stream.missing > 1]
@@ -120,6 +130,27 @@ class Scheduler:
                 self.slots.edits.append(Remove(run.sequence, stream.cached))
             if tokens:
                 stream.take(tokens, len(chunk.candidates), now)
+
+    def _admit(self) -> None:
+        """Place who waits, in order, for as long as there is room or can be made."""
+        while self.waiting:
+            if self.slots.place(self.waiting[0]):
+                self.running.append(self.waiting.popleft())
+            elif not self._set_aside():
+                return
+
+    def _set_aside(self) -> bool:
+        """Take its slot from a stream that is parked: devices that dropped off must not keep the others out.
+
+        What it has computed stays in the cache while there is room, so going on costs little.
+        """
+        stream = next((stream for stream in self.running if stream.parked), None)
+        if stream is None:
+            return False
+        self.running.remove(stream)
+        self.slots.release(stream)
+        self.aside.append(stream)
+        return True
 
     def wakes_at(self) -> float | None:
         """When a stream becomes due by itself that isn't now; None: only something new can wake it."""

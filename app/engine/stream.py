@@ -53,11 +53,14 @@ class Stream:
         """Tokens that it may come to hold in the KV cache."""
         return len(self.request.prompt) + self.max_tokens
 
+    @property
+    def parked(self) -> bool:
+        """Whether it has come to where it stops until somebody reads."""
+        return self.park_at is not None and self.head >= self.park_at
+
     def due(self, now: float) -> bool:
         """Whether it should be stepped at `now` (seconds)."""
-        if self.park_at is not None:
-            return self.head < self.park_at
-        return self.verifier.ready(now)
+        return not self.parked if self.park_at is not None else self.verifier.ready(now)
 
     def waits_until(self) -> float | None:
         """When it becomes due by itself, if it is waiting for a draft."""

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from app.engine.base import Commit, Refused
 from app.engine.generation import PARK_AHEAD, Generation
 from app.engine.scripted import ScriptedEngine
 from edge.protocol.errors import EngineFailed, InvalidRequest, Overloaded
 from edge.protocol.frames import Policy, Sampling
+from edge.script import Script, ScriptVocabulary
 from tests.app.engine.requests import GREEDY, PROMPT, SEEDED, read, read_drafting, request, script
 
 FOREVER_S = 1e6
@@ -206,6 +209,40 @@ async def test_a_stream_that_nobody_reads_parks_and_goes_on_when_somebody_does()
         generation.attach()
         generation.offer(1, 1 + PARK_AHEAD, engine.script.greedy(PROMPT, 200)[1 + PARK_AHEAD :])
         assert await read(generation) == engine.script.greedy(PROMPT, 200)
+
+
+async def test_streams_that_nobody_reads_keep_nobody_out_and_lose_nothing() -> None:
+    async with running(streams=2) as engine:
+        dropped = [engine.submit(request((i, 1), max_tokens=100)) for i in range(2)]
+        for generation in dropped:
+            generation.detach()
+            while len(generation.ledger) < PARK_AHEAD:
+                await generation._change()
+        assert len(await read(engine.submit(request()))) == 40
+        for i, generation in enumerate(dropped):
+            generation.attach()
+            assert await read(generation) == engine.script.greedy((i, 1), 100)
+
+
+async def test_a_request_whose_sampling_leaves_no_token_fails_alone() -> None:
+    async with running(script=_SilentScript(ScriptVocabulary())) as engine:
+        broken, sound = engine.submit(request((0, 1))), engine.submit(request((1, 1)))
+        assert await read(broken) == []
+        assert broken.finished is not None
+        assert (broken.finished.reason, broken.finished.error) == ("error", "invalid_request")
+        assert len(await read(sound)) == 40
+        assert engine.failure() is None
+
+
+class _SilentScript(Script):
+    """Has nothing to say to a prompt that begins with 0."""
+
+    def key(self, prompt: Sequence[int]) -> int:
+        return super().key(prompt) if prompt[0] else 0
+
+    def logits(self, prompt_key: int, position: int, previous: int) -> NDArray[np.float32]:
+        logits = super().logits(prompt_key, position, previous)
+        return logits if prompt_key else np.full_like(logits, np.nan)
 
 
 async def test_carried_output_is_gone_on_with_as_if_it_had_been_made_here() -> None:

@@ -173,14 +173,50 @@ def test_a_parked_stream_stops_at_its_length_and_never_holds() -> None:
     stream = stream_of(request(policy="hold", hold_s=9.0))
     scheduler = scheduler_of(stream)
     step(scheduler)
-    stream.park_at = 4
+    scheduler.park(stream, 4)
     stream.offer(1, 1, [truth(1), truth(2), truth(3)], 0.0)
     while step(scheduler).chunks:
         pass
     assert stream.head == 4
     assert scheduler.wakes_at() is None
-    stream.park_at = None
+    scheduler.park(stream, None)
     assert scheduler.wakes_at() == 9.0
+
+
+def test_a_parked_stream_gives_its_slot_to_who_waits_and_goes_on_when_it_is_read_again() -> None:
+    parked, other = stream_of(), stream_of(request((9, 8)))
+    scheduler = scheduler_of(parked, capacity=replace(CAPACITY, sequences=1))
+    step(scheduler)
+    step(scheduler)
+    scheduler.park(parked, 2)
+    scheduler.add(other)
+    assert [chunk.stream for chunk in step(scheduler).chunks] == [other]
+    assert (parked.sequence, scheduler.aside) == (None, [parked])
+    scheduler.park(parked, None)
+    assert [chunk.stream for chunk in step(scheduler).chunks] == [other]
+    scheduler.end(other)
+    assert shape(step(scheduler)) == [(0, 0, 7, 1)]
+    assert parked.ledger.tokens == [truth(0), truth(1), truth(2)]
+
+
+def test_a_stream_that_is_not_yet_where_it_parks_keeps_its_slot() -> None:
+    stream = stream_of()
+    scheduler = scheduler_of(stream, stream_of(), capacity=replace(CAPACITY, sequences=1))
+    scheduler.park(stream, 2)
+    step(scheduler)
+    assert [chunk.stream for chunk in step(scheduler).chunks] == [stream]
+    assert [chunk.stream for chunk in step(scheduler).chunks] != [stream]
+
+
+def test_a_stream_set_aside_can_be_taken_out() -> None:
+    stream = stream_of()
+    scheduler = scheduler_of(stream, stream_of(), capacity=replace(CAPACITY, sequences=1))
+    scheduler.park(stream, 1)
+    step(scheduler)
+    step(scheduler)
+    assert scheduler.aside == [stream]
+    scheduler.end(stream)
+    assert scheduler.aside == []
 
 
 def test_streams_wait_for_a_slot_in_order() -> None:
