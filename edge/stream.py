@@ -88,8 +88,6 @@ class Stream:
     listener: Listener
     phase: Phase = Phase.WAITING
     attachments: int = 0
-    cloud_window: int = 1
-    """How far ahead the cloud takes drafts, as it said last."""
     flush: bool = False
     """Drafting has stopped, so a partial block goes too."""
     retry_after_s: float | None = None
@@ -159,7 +157,6 @@ class Stream:
                 self._opened(frame)
             case Window():
                 self.session.widen(frame)
-                self.cloud_window = self.session.window
                 self.listener.widened()
             case Finish():
                 left = self.session.finished(frame)
@@ -170,7 +167,6 @@ class Stream:
 
     def _opened(self, frame: Opened) -> None:
         self.session.opened(frame, resumed=self.attachments > 1)
-        self.cloud_window = self.session.window
         self.resume_token = frame.resume
         sampling = replace(self.request.sampling, seed=frame.seed, choice=frame.choice)
         self.request = replace(self.request, sampling=sampling)

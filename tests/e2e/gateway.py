@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Self
 
-import uvicorn
-
 from app.config import Settings
 from app.engine.scripted import ScriptedEngine
 from app.main import create_app
+from app.server import Server
 from edge.script import Script
 
 
-class _Server(uvicorn.Server):
+class _Server(Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         """Signals are pytest's."""
@@ -34,6 +32,7 @@ class Gateway:
         self._settings = Settings(
             _env_file=None,  # type: ignore[call-arg]  # pydantic-settings takes it
             data_dir=data,
+            port=port,
             grace_s=grace_s,
             log_level="error",
             hold_ms=50,
@@ -51,27 +50,15 @@ class Gateway:
         return (self._settings.data_dir / "initial-key").read_text().strip()
 
     async def __aenter__(self) -> Self:
-        # asyncio turns Nagle's algorithm off only for sockets that say they are TCP; create_server's don't.
-        listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind(("127.0.0.1", self.port))
-        self.port = listening.getsockname()[1]
-        app = create_app(self._settings, self.engine)
-        config = uvicorn.Config(
-            app,
-            ws="websockets-sansio",
-            ws_per_message_deflate=False,
-            log_config=None,
-            timeout_graceful_shutdown=2,
-            lifespan="on",
-        )
-        self._server = _Server(config)
-        self._serving = asyncio.create_task(self._server.serve([listening]))
-        while not self._server.started:
-            if self._serving.done():
-                self._serving.result()
-                raise RuntimeError("the gateway did not start")
-            await asyncio.sleep(0.01)
+        self._server = _Server(create_app(self._settings, self.engine), self._settings)
+        self._serving = asyncio.create_task(self._server.serve())
+        ready = asyncio.create_task(self._server.ready.wait())
+        await asyncio.wait((self._serving, ready), return_when=asyncio.FIRST_COMPLETED)
+        ready.cancel()
+        if self._serving.done():
+            self._serving.result()
+            raise RuntimeError("the gateway did not start")
+        self.port = self._server.servers[0].sockets[0].getsockname()[1]
         return self
 
     async def __aexit__(self, *_: object) -> None:

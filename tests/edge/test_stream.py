@@ -154,9 +154,9 @@ async def test_a_partial_block_goes_when_drafting_has_stopped(told: Told) -> Non
 
 async def test_the_clouds_window_is_kept(told: Told) -> None:
     own = live(told)
-    assert own.cloud_window == 8
+    assert own.session.ahead == 8
     own.receive(Window(0, 3), 10)
-    assert own.session.ahead == own.cloud_window == 3
+    assert own.session.ahead == 3
 
 
 async def test_bytes_are_counted_and_the_prompts_apart(told: Told) -> None:
