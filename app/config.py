@@ -47,6 +47,16 @@ class Settings(BaseSettings):
     """Streams that wait for their turn; more are told to come back."""
     gpu_layers: int = Field(default=0, ge=-1)
     share_prefixes: bool = False
+    engine_step_tokens: int = Field(default=252, ge=2)
+    """In one step of the target, all streams together."""
+    engine_prefill_tokens: int = Field(default=63, ge=1)
+    """Of prompts, in a step in which others get tokens."""
+    engine_draft_tokens: int = Field(default=8, ge=0)
+    """Drafts of one stream that are checked in a step."""
+    engine_kv_tokens: int = Field(default=0, ge=0)
+    """Of the KV cache, all streams together; 0: each stream's whole context."""
+    flash_attention: bool = True
+    steady: bool = False
     scripted_step_ms: float = Field(default=30.0, ge=0)
 
     default_policy: Policy = "eager"
@@ -70,6 +80,14 @@ class Settings(BaseSettings):
 
     log_format: Literal["auto", "console", "json"] = "auto"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
+
+    @model_validator(mode="after")
+    def _check_capacity(self) -> Self:
+        if self.engine_step_tokens <= self.engine_streams:
+            raise ValueError("PACELINE_ENGINE_STEP_TOKENS must exceed PACELINE_ENGINE_STREAMS")
+        if 0 < self.engine_kv_tokens < self.context:
+            raise ValueError("PACELINE_ENGINE_KV_TOKENS must hold at least PACELINE_CONTEXT")
+        return self
 
     @model_validator(mode="after")
     def _refuse_default_secret(self) -> Self:

@@ -110,6 +110,8 @@ def build_engine(settings: Settings, *, progress: Callable[[float], None] | None
             streams=settings.engine_streams,
             context=settings.context,
             queue=settings.engine_queue,
+            step_tokens=settings.engine_step_tokens,
+            draft_tokens=settings.engine_draft_tokens,
         )
     from app.engine.llama_cpp import LlamaCppEngine
 
@@ -122,6 +124,12 @@ def build_engine(settings: Settings, *, progress: Callable[[float], None] | None
         gpu_layers=settings.gpu_layers,
         queue=settings.engine_queue,
         share_prefixes=settings.share_prefixes,
+        step_tokens=settings.engine_step_tokens,
+        prefill_tokens=settings.engine_prefill_tokens,
+        draft_tokens=settings.engine_draft_tokens,
+        kv_tokens=settings.engine_kv_tokens or None,
+        flash_attention=settings.flash_attention,
+        steady=settings.steady,
         progress=progress,
     )
 

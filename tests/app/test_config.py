@@ -29,6 +29,18 @@ def test_the_target_is_a_path_or_a_file_of_the_model_cache(tmp_path: Path) -> No
     assert str(IsolatedSettings(target_model=path, model_dir=tmp_path / "else").target_path) == path
 
 
+@pytest.mark.parametrize(
+    ("fields", "named"),
+    [
+        ({"engine_streams": 300}, "PACELINE_ENGINE_STEP_TOKENS"),
+        ({"engine_kv_tokens": 100, "context": 2048}, "PACELINE_ENGINE_KV_TOKENS"),
+    ],
+)
+def test_an_engine_that_could_not_run_is_refused_by_name(fields: dict[str, int], named: str) -> None:
+    with pytest.raises(ValidationError, match=named):
+        IsolatedSettings.model_validate(fields)
+
+
 def test_every_setting_is_in_the_example_file() -> None:
     example = (ROOT / ".env.example").read_text(encoding="utf-8")
     named = set(re.findall(r"^#? ?PACELINE_([A-Z_]+)=", example, flags=re.M))
