@@ -74,6 +74,7 @@ class Model:
         """Free it. Idempotent."""
         handle, self._handle = self._handle, None
         if handle is not None:
+            self.vocabulary.close()
             llama_cpp.llama_model_free(handle)
 
 

@@ -12,7 +12,7 @@ import llama_cpp
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from edge.openai.vocabulary import fingerprint
-from edge.protocol.errors import InvalidRequest
+from edge.protocol.errors import EngineFailed, InvalidRequest
 from edge.protocol.frames import Message
 
 CHATML = (
@@ -23,7 +23,7 @@ CHATML = (
 
 
 class LlamaVocabulary:
-    """Implements edge.openai.vocabulary.Vocabulary. Thread-safe; valid as long as its model is open."""
+    """Implements edge.openai.vocabulary.Vocabulary. Thread-safe. Once its model is closed it can't encode any more."""
 
     def __init__(self, model: Any) -> None:
         """`model`: llama.cpp's handle."""
@@ -44,6 +44,8 @@ class LlamaVocabulary:
         }
 
     def encode(self, text: str, *, special: bool = False) -> list[int]:
+        if self._vocabulary is None:
+            raise EngineFailed("the model was closed")
         data = text.encode()
         room = len(data) + 8
         while True:
@@ -52,6 +54,10 @@ class LlamaVocabulary:
             if count >= 0:
                 return list(ids[:count])
             room = -count
+
+    def close(self) -> None:
+        """For the model: its memory is about to go."""
+        self._vocabulary = None
 
     def piece(self, token: int) -> bytes:
         return self.pieces[token]

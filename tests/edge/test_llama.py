@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 pytest.importorskip("llama_cpp")
 from edge.llama import CacheFull, Context, ContextSettings, LlamaError, Model, quantize
 from edge.models import default_directory, pair
-from edge.protocol.errors import InvalidRequest
+from edge.protocol.errors import EngineFailed, InvalidRequest
 from edge.protocol.frames import Message
 
 TARGET = pair(default_directory()).target
@@ -74,6 +74,9 @@ def test_a_closed_model_says_so() -> None:
     model.close()
     with pytest.raises(LlamaError, match="was closed"):
         Context(model, ContextSettings())
+    with pytest.raises(EngineFailed):
+        model.vocabulary.encode("Hi")
+    assert model.vocabulary.piece(model.vocabulary.size - 1)
 
 
 def test_text_survives_tokenisation(model: Model) -> None:
