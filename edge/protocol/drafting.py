@@ -77,6 +77,8 @@ class DraftingSession:
     stats: DraftingStats = field(default_factory=DraftingStats)
     limit: int | None = None
     """The edge's own bound, which no `window` lifts: one block under policy `sync`."""
+    draft_tokens: int = 64
+    """Most tokens in one frame, as `welcome` says: a tail that is sent again may be longer."""
     _sent: int = 0
 
     def __post_init__(self) -> None:
@@ -107,12 +109,16 @@ class DraftingSession:
         self.stats.drafted += 1
 
     def next_block(self, *, flush: bool = False) -> Draft | None:
-        """The draft to send now, if any: whole blocks, or all that is unsent if `flush` or if drafting has stopped."""
+        """The draft to send now, if any: whole blocks, or all that is unsent if `flush` or if drafting has stopped.
+
+        Call it until it gives None: a frame holds at most `draft_tokens`.
+        """
         unsent = self.end - self._sent
         if not (flush or not self.wants_draft):
             unsent -= unsent % self.block
         if unsent <= 0 or self.finish is not None:
             return None
+        unsent = min(unsent, self.draft_tokens)
         start = self._sent
         offset = start - self.head
         self._sent += unsent

@@ -13,6 +13,7 @@ from edge.protocol import frames
 from edge.protocol.frames import Cancel, Commit, Draft, Finish, Frame, Open, Opened, Reason, Resume, Usage, Window
 from edge.protocol.ledger import Ledger
 from edge.protocol.verifying import Offered, Verifier, accept
+from tests.edge.protocol.device import DRAFT_TOKENS
 from tests.edge.protocol.network import Clock, Socket
 
 END = 0
@@ -168,6 +169,7 @@ class Cloud:
 
     def _offer(self, stream: Stream, frame: Draft) -> None:
         verifier = stream.verifier
+        assert len(frame.tokens) <= DRAFT_TOKENS
         assert frame.start + len(frame.tokens) <= verifier.head + max(16, *self.machine.windows), "past the window"
         if stream.reason is None and verifier.offer(frame.epoch, frame.start, frame.tokens) is Offered.REFUSED:
             self.refusals += 1

@@ -11,6 +11,8 @@ from edge.protocol.drafting import DraftingSession
 from edge.protocol.frames import Cancel, Commit, Finish, Open, Opened, Policy, Resume, Sampling, Window
 from tests.edge.protocol.network import Network, Socket
 
+DRAFT_TOKENS = 8
+"""Most in a draft: less than the tails that are sent again."""
 Propose = Callable[[int, int], int | None]
 """(position, how many times it was asked before) → token, or None for no idea."""
 
@@ -25,6 +27,8 @@ class Job:
     policy: Policy = "eager"
     draft_s: float = 0.01
     block: int = 1
+    held_tokens: int = 256
+    """Of the cloud's limits: drafts past it would be dropped, so the edge doesn't make them."""
     cancel_at: int | None = None
     """Leave once this many tokens are there."""
     session: DraftingSession = field(init=False)
@@ -41,7 +45,8 @@ class Job:
     opens: int = 0
 
     def __post_init__(self) -> None:
-        self.session = DraftingSession(0, block=self.block, limit=self.block if self.policy == "sync" else None)
+        limit = min(self.held_tokens, self.block if self.policy == "sync" else self.held_tokens)
+        self.session = DraftingSession(0, block=self.block, limit=limit, draft_tokens=DRAFT_TOKENS)
 
     @property
     def done(self) -> bool:
@@ -159,8 +164,7 @@ class Device:
     def _send_drafts(self, job: Job) -> None:
         if self.socket is not None and job.open and not self._dead:
             # Nothing being drafted: out of ideas, or the window is full.
-            draft = job.session.next_block(flush=not job.drafting)
-            if draft is not None:
+            while (draft := job.session.next_block(flush=not job.drafting)) is not None:
                 self.socket.send(draft, up=True)
 
     def _die(self) -> None:

@@ -27,7 +27,7 @@ class Plan:
     block: int
     cancel_at: int | None
 
-    def job(self, key: int) -> Job:
+    def job(self, key: int, held_tokens: int) -> Job:
         prompt = (key, self.end)
         return Job(
             prompt,
@@ -36,6 +36,7 @@ class Plan:
             self.policy,
             self.draft_s,
             self.block,
+            held_tokens,
             self.cancel_at,
         )
 
@@ -112,7 +113,7 @@ def test_any_network_gives_the_reference(
     clock = Clock()
     cloud = Cloud(clock, machine)
     network = Network(clock, weather, cloud)
-    jobs = [plan.job(key) for key, plan in enumerate(wanted)]
+    jobs = [plan.job(key, machine.held_tokens) for key, plan in enumerate(wanted)]
     device = Device(network, jobs, dies_at=dies_at)
     if dies_at is not None:  # a peer that drops off the net; sooner or later the cloud's keep-alive notices
         clock.after(dies_at + 1.0, lambda: hang_up(device))

@@ -201,6 +201,18 @@ def test_a_refused_draft_is_followed_by_the_whole_tail(kind: type[DraftingSessio
     assert (verifier.pending == [10, 11, 12, 13, 14]) == recovers
 
 
+def test_a_long_tail_is_sent_again_in_frames_that_the_cloud_takes() -> None:
+    """In one frame it would be dropped as too long, the next would leave a hole, and all be sent again, for ever."""
+    session = DraftingSession(1, window=100, draft_tokens=40)
+    for token in range(100):
+        session.draft(token)
+    session.refused(Error(1, "draft_refused", epoch=1))
+    sizes = []
+    while (draft := session.next_block()) is not None:
+        sizes.append((draft.start, len(draft.tokens)))
+    assert sizes == [(0, 40), (40, 40), (80, 20)]
+
+
 def test_an_old_refusal_changes_nothing() -> None:
     session = DraftingSession(1)
     drafted(session, 10, 11)
