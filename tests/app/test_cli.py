@@ -5,6 +5,7 @@ import re
 import signal
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -43,8 +44,8 @@ def test_a_missing_model_says_what_to_do() -> None:
     assert "Traceback" not in result.output
 
 
+@pytest.mark.skipif(find_spec("llama_cpp") is None, reason="needs the extra `llama`")
 def test_a_file_that_is_no_model_says_so(tmp_path: Path) -> None:
-    pytest.importorskip("llama_cpp")
     (tmp_path / "junk.gguf").write_bytes(b"not a model")
     command = [sys.executable, "-m", "app", "serve", "--port", "0", "--model", "junk.gguf"]
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2]), "COLUMNS": "200"}
