@@ -44,7 +44,7 @@ def demo(
 @app.command()
 def batching(
     streams: Annotated[int, typer.Option(help="Streams together.")] = 8,
-    tokens: Annotated[int, typer.Option(help="Of each answer.")] = 64,
+    tokens: Annotated[int, typer.Option(help="Of each answer.")] = 128,
     rounds: Annotated[int, typer.Option(help="How often the two take turns.")] = 3,
     threads: Annotated[int, typer.Option(help="CPU threads of each.")] = 1,
     as_json: Json = False,
@@ -66,6 +66,18 @@ def lossless(
     from bench import lossless as bench
 
     bench.command(Report(as_json=as_json), prompts, tokens, steady=steady)
+
+
+@app.command()
+def wan(
+    rtt_ms: Annotated[str, typer.Option(help="Round-trip times, ms.")] = "0,20,80,200",
+    trips: Annotated[int, typer.Option(help="Round trips through each.")] = 50,
+    as_json: Json = False,
+) -> None:
+    """How exactly the delaying proxy delays (about 20 seconds)."""
+    from bench import accuracy as bench
+
+    bench.command(Report(as_json=as_json), _floats(rtt_ms), trips)
 
 
 @app.callback()

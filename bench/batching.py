@@ -83,26 +83,35 @@ async def compare(
     try:
         prompts = [tuple(engine.vocabulary.render([Message("user", text)])) for text in PROMPTS[:streams]]
         with LlamaServer(model, slots=streams, context=CONTEXT, threads=threads) as server:
-            for number in range(-1, rounds):  # the first is a warm-up
-                length = tokens if number >= 0 else 4
-                began = time.perf_counter()
-                outputs = await generate(engine, prompts, length, f"all-{number}")
-                ours = streams * length / (time.perf_counter() - began)
-                began = time.perf_counter()
-                theirs = await asyncio.to_thread(server.generate, prompts, length)
-                llama_server = streams * length / (time.perf_counter() - began)
-                began = time.perf_counter()
-                await generate(engine, prompts[:1], length, f"one-{number}")
-                one_stream = length / (time.perf_counter() - began)
+            await _round(Rates(), engine, server, prompts, 4, "warm-up")
+            advance()
+            for number in range(rounds):
+                await _round(rates, engine, server, prompts, tokens, str(number))
                 advance()
-                rates.same_text &= all(_begin_alike(engine, *both) for both in zip(outputs, theirs, strict=True))
-                if number >= 0:
-                    rates.ours.append(ours)
-                    rates.llama_server.append(llama_server)
-                    rates.one_stream.append(one_stream)
     finally:
         await engine.stop()
     return rates
+
+
+async def _round(
+    rates: Rates,
+    engine: Engine,
+    server: LlamaServer,
+    prompts: Sequence[tuple[int, ...]],
+    tokens: int,
+    label: str,
+) -> None:
+    """A sample of each."""
+    began = time.perf_counter()
+    outputs = await generate(engine, prompts, tokens, f"all-{label}")
+    rates.ours.append(len(prompts) * tokens / (time.perf_counter() - began))
+    began = time.perf_counter()
+    theirs = await asyncio.to_thread(server.generate, prompts, tokens)
+    rates.llama_server.append(len(prompts) * tokens / (time.perf_counter() - began))
+    began = time.perf_counter()
+    await generate(engine, prompts[:1], tokens, f"one-{label}")
+    rates.one_stream.append(tokens / (time.perf_counter() - began))
+    rates.same_text &= all(_begin_alike(engine, *both) for both in zip(outputs, theirs, strict=True))
 
 
 def _begin_alike(engine: Engine, output: Sequence[int], text: str) -> bool:

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bench.accuracy import run
 from bench.wan import HELD_BYTES, Delay, Link, Wan
 
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -143,3 +144,10 @@ async def test_a_closed_client_closes_the_upstream() -> None:
         writer.close()
         await writer.wait_closed()
         await asyncio.wait_for(ended.wait(), 10)
+
+
+async def test_the_proxies_of_a_bench_are_a_process_of_their_own() -> None:
+    (row,) = await run([4.0], trips=3)
+    assert row["rtt_ms"] == 4
+    assert row["least_ms"] >= 4  # late it may be, on a busy machine; early never
+    assert row["least_ms"] <= row["median_ms"] <= row["p99_ms"]
