@@ -41,15 +41,20 @@ class Model:
         path: str | os.PathLike[str],
         *,
         gpu_layers: int = 0,
+        vocabulary_only: bool = False,
         progress: Callable[[float], None] | None = None,
     ) -> None:
-        """Load a file. `progress` is told the share that is loaded, 0 to 1. Raises LlamaError."""
+        """Load a file. `progress` is told the share that is loaded, 0 to 1. Raises LlamaError.
+
+        `vocabulary_only`: no weights, so no context can be made on it; takes milliseconds and little memory.
+        """
         self.path = Path(path)
         if not self.path.is_file():
             raise LlamaError(f"no such model file: {self.path}")
         _start()
         params = llama_cpp.llama_model_default_params()
         params.n_gpu_layers = gpu_layers
+        params.vocab_only = vocabulary_only
         if progress is not None:
             params.progress_callback = llama_cpp.llama_progress_callback(_reporter(progress))
         handle = llama_cpp.llama_model_load_from_file(str(self.path).encode(), params)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from edge.openai.vocabulary import Vocabulary
+from edge.protocol.errors import InvalidRequest
 from edge.protocol.frames import ModelInfo, Policy, Reason, Sampling, TokenLogprob, Usage
 
 if TYPE_CHECKING:
@@ -35,6 +36,16 @@ class Request:
     """Output so far, made elsewhere: prefilled, and the output goes on behind it."""
     logprobs: int | None = None
     """Number of alternatives to report per token; None: no logprobs."""
+
+    def check(self, model: ModelInfo) -> None:
+        """Raises InvalidRequest for what would stop a model, or could never run on it."""
+        held = len(self.prompt) + len(self.committed)
+        if not self.prompt:
+            raise InvalidRequest("the prompt is empty")
+        if len(self.prompt) >= model.context or held > model.context:
+            raise InvalidRequest(f"prompt and output so far have {held} tokens, the context {model.context}")
+        if not all(0 <= token < model.vocabulary for token in (*self.prompt, *self.committed)):
+            raise InvalidRequest(f"an id of the prompt or output is not in the vocabulary of {model.vocabulary}")
 
 
 @dataclass(frozen=True, slots=True)

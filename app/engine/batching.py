@@ -83,7 +83,7 @@ class BatchingEngine:
     def submit(self, request: Request) -> Generation:
         if self._thread is None or self._failure is not None:
             raise EngineFailed(self._failure or "the engine isn't running")
-        self._check(request)
+        request.check(self.model)
         if len(self._queued) >= self.capacity.queue:
             raise Overloaded(f"{len(self._queued)} requests are waiting", retry_after_s=self._retry_after_s())
         stream = Stream.of(
@@ -117,16 +117,6 @@ class BatchingEngine:
 
     def park(self, generation: Generation, at: int | None) -> None:
         self._inbox.park(generation, at)
-
-    def _check(self, request: Request) -> None:
-        """Refuse what would stop the worker, or could never run."""
-        held, context = len(request.prompt) + len(request.committed), self.capacity.context
-        if not request.prompt:
-            raise InvalidRequest("the prompt is empty")
-        if len(request.prompt) >= context or held > context:
-            raise InvalidRequest(f"prompt and output so far have {held} tokens, the context {context}")
-        if not all(0 <= token < self.vocabulary.size for token in (*request.prompt, *request.committed)):
-            raise InvalidRequest(f"an id of the prompt or output is not in the vocabulary of {self.vocabulary.size}")
 
     def _retry_after_s(self) -> float:
         """When the queue will have moved on by a place, at the pace of the streams before."""

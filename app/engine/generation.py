@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect_right
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -72,6 +72,7 @@ class Generation:
         self._refused_below = 0
         self._windows = 0
         self._readers: set[asyncio.Future[None]] = set()
+        self._relay: tuple[Callable[[Progress], None], Callable[[int], None]] | None = None
 
     @property
     def lowest_epoch(self) -> int:
@@ -119,11 +120,19 @@ class Generation:
 
     def detach(self) -> None:
         """Nobody reads: run on at most PARK_AHEAD tokens past what was delivered, then wait."""
-        self._worker.park(self, self.delivered + PARK_AHEAD)
+        self.park(self.delivered + PARK_AHEAD)
 
     def attach(self) -> None:
         """Somebody reads again."""
-        self._worker.park(self, None)
+        self.park(None)
+
+    def park(self, at: int | None) -> None:
+        """Stop at this length (and never hold) until told otherwise; None: run on."""
+        self._worker.park(self, at)
+
+    def relay(self, progress: Callable[[Progress], None], window: Callable[[int], None]) -> None:
+        """Pass on what the engine gives, as it gives it: to a generation in another process (replica.py)."""
+        self._relay = progress, window
 
     def apply(self, progress: Progress) -> None:
         """For the engine: take what a step gave, and wake the readers."""
@@ -141,6 +150,8 @@ class Generation:
             self._refused_below = progress.refused
         self.finished = progress.finished
         self._wake()
+        if self._relay is not None:
+            self._relay[0](progress)
 
     def widen(self, ahead: int) -> None:
         """For the engine: another draft-ahead window."""
@@ -148,6 +159,8 @@ class Generation:
             self.window = ahead
             self._windows += 1
             self._wake()
+            if self._relay is not None:
+                self._relay[1](ahead)
 
     def _commit(self, cursor: int) -> Commit:
         """All that the ledger holds from `cursor` on."""
