@@ -20,6 +20,7 @@ import llama_cpp
 import numpy as np
 from numpy.typing import NDArray
 
+from edge.llama_cells import SLACK, Cells, FreeCells, OrderedCells
 from edge.llama_vocabulary import LlamaVocabulary
 
 logger = logging.getLogger(__name__)
@@ -101,9 +102,10 @@ class ContextSettings:
     wide_cache: bool = False
     """Keys and values in F32 instead of F16."""
     steady: bool = False
-    """Compute one token as if it were two. llama.cpp's CPU kernels for a single one round otherwise than those for more
-    (and are faster): with this and `unified`, logits on one CPU thread are the same to the bit whatever else is in a
-    batch."""
+    """On one CPU thread, logits are then the same to the bit whatever else is in a batch, and was before.
+
+    One token is computed as if it were two: llama.cpp's kernels for a single one round otherwise than those for more
+    (and are faster). And cells stay in order (llama_cells.py), which takes a quarter more of them. Needs `unified`."""
 
 
 class Context:
@@ -111,13 +113,19 @@ class Context:
 
     def __init__(self, model: Model, settings: ContextSettings) -> None:
         """Raises LlamaError, for example when memory is short."""
+        if settings.steady and not settings.unified:
+            raise LlamaError("steady results need a unified cache")
         self.settings = settings
         self.vocabulary_size = model.vocabulary.size
         handle = llama_cpp.llama_init_from_model(model.handle, _context_params(settings))
         if handle is None:
             raise LlamaError(f"no context of {settings.tokens} tokens for {model.path.name}{_last_words()}")
         self._handle: Any = handle
-        self._memory = llama_cpp.llama_get_memory(handle)
+        memory = llama_cpp.llama_get_memory(handle)
+        self._cells: Cells = FreeCells(memory, unified=settings.unified)
+        if settings.steady:
+            cells = int(llama_cpp.llama_n_ctx(handle))
+            self._cells = OrderedCells(handle, memory, cells=cells, dead=settings.sequences + 1)
         self._batch = llama_cpp.llama_batch_init(settings.batch_tokens + 1, 0, 1)
         self._rows: list[int] = []
         """Where among the rows that were computed those are that were wanted."""
@@ -145,13 +153,17 @@ class Context:
             self._put(count, 0, 0, self.settings.sequences)
             outputs.append(False)
         self._rows = self._mark(outputs)
+        self._cells.make_room(len(outputs))
         status = llama_cpp.llama_decode(self._handle, self._batch)
-        if scratch:
-            self.remove(self.settings.sequences, 0)
         if status == 1:
             raise CacheFull(f"no room for {count} tokens in a KV cache of {self.settings.tokens}")
         if status:
             raise LlamaError(f"decode failed with status {status}{_last_words()}")
+        for i in range(count):
+            self._cells.wrote(sequences[i], positions[i] + 1)
+        if scratch:
+            self._cells.wrote(self.settings.sequences, 1)
+            self.remove(self.settings.sequences, 0)
         self._fetch_logits(sum(outputs))
 
     def logits(self, row: int) -> NDArray[np.float32]:
@@ -161,17 +173,13 @@ class Context:
 
     def remove(self, sequence: int, start: int) -> None:
         """Forget a sequence's positions from `start` on. Raises LlamaError if the model's memory can't be cut there."""
-        if not llama_cpp.llama_memory_seq_rm(self._memory, sequence, start, -1):
+        if not self._cells.remove(sequence, start):
             raise LlamaError(f"this model's memory can't be rolled back to position {start}")
 
     def copy(self, source: int, target: int, length: int) -> None:
         """Make `target` hold the first `length` positions of `source`, and nothing else."""
         self.remove(target, 0)
-        if self.settings.unified:
-            llama_cpp.llama_memory_seq_cp(self._memory, source, target, 0, length)
-        else:  # separate pools are only copied whole
-            llama_cpp.llama_memory_seq_cp(self._memory, source, target, -1, -1)
-            self.remove(target, length)
+        self._cells.copy(source, target, length)
 
     def close(self) -> None:
         """Free it. Idempotent."""
@@ -242,8 +250,11 @@ def quantize(source: str | os.PathLike[str], target: str | os.PathLike[str], kin
 
 def _context_params(settings: ContextSettings) -> Any:
     params = llama_cpp.llama_context_default_params()
-    sequences = settings.sequences + settings.steady  # one more for the token that is only there for company
-    params.n_ctx = settings.tokens + settings.steady if settings.unified else settings.tokens * sequences
+    sequences, cells = settings.sequences, settings.tokens
+    if settings.steady:
+        sequences += 2  # for the token that is only there for company, and for what is dead
+        cells += max(SLACK, cells // 4)
+    params.n_ctx = cells if settings.unified else cells * sequences
     params.n_batch = settings.batch_tokens + 1
     params.n_ubatch = min(settings.micro_tokens, settings.batch_tokens + 1)
     params.n_seq_max = sequences

@@ -10,6 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 pytest.importorskip("llama_cpp")
+from edge import llama_cells
 from edge.llama import CacheFull, Context, ContextSettings, LlamaError, Model, quantize
 from edge.models import default_directory, pair
 from edge.protocol.errors import EngineFailed, InvalidRequest
@@ -136,6 +137,38 @@ def test_steady_logits_are_the_same_to_the_bit_in_every_shape_of_batch(model: Mo
     after = compute(context, (0, 5, tokens[5:9]))
     for found in (at_once, among, [*alone[:4], wrong[0], *after]):
         assert all(np.array_equal(row, other) for row, other in zip(found, alone, strict=False))
+
+
+def test_steady_logits_stay_the_same_to_the_bit_when_the_cache_is_full_of_holes(
+    model: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two sequences in turns, with wrong drafts of other lengths each time; the log is rewritten often."""
+    monkeypatch.setattr(llama_cells, "SLACK", 8)
+    rewritten: list[int] = []
+    rewrite = llama_cells.OrderedCells._rewrite
+
+    def rewrite_and_note(cells: llama_cells.OrderedCells) -> None:
+        rewrite(cells)
+        rewritten.append(cells._end)
+
+    monkeypatch.setattr(llama_cells.OrderedCells, "_rewrite", rewrite_and_note)
+    context = Context(model, ContextSettings(sequences=2, tokens=128, steady=True))
+    tokens = model.vocabulary.encode("The river Danube rises in the Black Forest and flows through ten countries.")
+    alone = [compute(context, (0, i, [token]))[0] for i, token in enumerate(tokens)]
+    context.remove(0, 0)
+    for i, token in enumerate(tokens):
+        for sequence in (0, 1) if i % 3 else (1, 0):
+            wrong = [77] * ((3 * i + sequence) % 5)
+            assert np.array_equal(compute(context, (sequence, i, [token, *wrong]))[0], alone[i])
+            context.remove(sequence, i + 1)
+    assert len(rewritten) > 2
+    assert max(rewritten) <= 2 * len(tokens)
+    context.close()
+
+
+def test_steady_results_need_one_pool(model: Model) -> None:
+    with pytest.raises(LlamaError, match="unified"):
+        Context(model, ContextSettings(steady=True, unified=False))
 
 
 def test_more_than_is_computed_at_a_time_gives_the_same_rows(model: Model, context: Context) -> None:

@@ -202,7 +202,7 @@ async def test_a_stream_that_nobody_reads_parks_and_goes_on_when_somebody_does()
         await anext(generation.events())
         generation.detach()
         while len(generation.ledger) < 1 + PARK_AHEAD:
-            await asyncio.wait_for(generation._change(), 30)
+            await generation._change()
         await read(engine.submit(request((8, 8))))
         assert len(generation.ledger) == 1 + PARK_AHEAD
         assert engine.load().running == 1
