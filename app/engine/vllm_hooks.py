@@ -1,0 +1,80 @@
+"""What the plugin needs of vLLM beyond its public interface, checked by signature before an engine is started.
+
+Checked in the gateway's process: there a missing hook is one line, in EngineCore it is a dead process.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Sequence
+from typing import Any, Final
+
+TESTED: Final = "0.32.0"
+"""The version that the plugin was written against."""
+
+
+def missing_hooks() -> list[str]:
+    """The names of the hooks that the installed vLLM lacks or has otherwise; empty: it will do."""
+    from vllm.config import SchedulerConfig, SpeculativeConfig
+    from vllm.outputs import RequestOutput
+    from vllm.v1.core.sched.scheduler import Scheduler
+    from vllm.v1.engine import EngineCoreOutput, EngineCoreRequestType
+    from vllm.v1.engine.async_llm import AsyncLLM
+    from vllm.v1.engine.core_client import AsyncMPClient
+    from vllm.v1.request import Request
+    from vllm.v1.sample import rejection_sampler
+
+    takes: tuple[tuple[Any, str, tuple[str, ...]], ...] = (
+        (Scheduler, "schedule", ("self",)),
+        (Scheduler, "add_request", ("self", "request")),
+        (Scheduler, "update_from_output", ("self", "scheduler_output", "model_runner_output")),
+        (Scheduler, "update_draft_token_ids", ("self", "draft_token_ids")),
+        (Scheduler, "get_num_unfinished_requests", ("self",)),
+        (Scheduler, "_update_request_with_output", ("self", "request", "new_token_ids")),
+        (Scheduler, "_free_request", ("self", "request")),
+        (Scheduler, "_preempt_request", ("self", "request", "timestamp")),
+        (AsyncLLM, "add_request", ("self", "request_id", "prompt", "params")),
+        (AsyncLLM, "abort", ("self", "request_id")),
+        (AsyncMPClient, "call_utility_async", ("self", "method", "args")),
+        (RequestOutput, "__init__", ("self", "kv_transfer_params")),
+        (rejection_sampler, "expand_batch_to_tokens", ("x", "cu_num_tokens", "num_tokens", "replace_from")),
+    )
+    wanting = [
+        f"{owner.__name__}.{name}({', '.join(names)})" for owner, name, names in takes if not _takes(owner, name, names)
+    ]
+    fields = (
+        (SchedulerConfig, "scheduler_cls"),
+        (SpeculativeConfig, "num_speculative_tokens"),
+        (EngineCoreOutput, "kv_transfer_params"),
+    )
+    wanting += [f"{owner.__name__}.{field}" for owner, field in fields if field not in _fields(owner)]
+    wanting += [] if hasattr(EngineCoreRequestType, "WAKEUP") else ["EngineCoreRequestType.WAKEUP"]
+    source = inspect.getsource(Request.__init__) + inspect.getsource(Scheduler.__init__)
+    attributes = (
+        "spec_token_ids", "next_decode_eligible_step", "num_output_placeholders", "num_computed_tokens",
+        "running", "waiting", "max_num_running_reqs", "num_spec_tokens", "structured_output_manager",
+    )  # fmt: skip
+    return wanting + [f"self.{name}" for name in attributes if f"self.{name}" not in source]
+
+
+def require_hooks() -> None:
+    """Raises RuntimeError, in one line, if the installed vLLM won't do."""
+    import vllm
+
+    missing = missing_hooks()
+    if missing:
+        raise RuntimeError(
+            f"vLLM {vllm.__version__} lacks what Paceline's plugin needs (written for {TESTED}): {', '.join(missing)}"
+        )
+
+
+def _takes(owner: Any, name: str, parameters: Sequence[str]) -> bool:
+    function = getattr(owner, name, None)
+    return function is not None and set(parameters) <= set(inspect.signature(function).parameters)
+
+
+def _fields(owner: Any) -> set[str]:
+    if dataclasses.is_dataclass(owner):
+        return {field.name for field in dataclasses.fields(owner)}
+    return set(owner.__struct_fields__)

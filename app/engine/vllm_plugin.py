@@ -1,0 +1,267 @@
+"""Drafts from afar inside vLLM. Loaded by name in its EngineCore process and its workers; imports nothing of the
+gateway's.
+
+vLLM checks what a request holds in `spec_token_ids`, wherever it came from. So the scheduler below puts a stream's
+drafts there just before each step, and a proposer that proposes nothing keeps vLLM from looking for its own:
+
+    utility call ──► RemoteStream.offer ──► schedule: candidates ──► vLLM's step ──► update_from_output: take, report
+
+A stream that isn't due (it holds, or nobody reads it) is passed over by `next_decode_eligible_step`: its KV cache and
+its place in the batch stay. When nothing is due the loop sleeps on its queue until a draft comes, or the alarm rings.
+A parked stream gives its place to one that waits.
+
+Written against vLLM 0.32; `missing_hooks` (vllm_hooks.py) says at the start what another version lacks.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from vllm.v1.core.sched.scheduler import Scheduler
+from vllm.v1.engine import EngineCoreRequestType
+from vllm.v1.engine.core import EngineCore
+from vllm.v1.request import Request, RequestStatus
+from vllm.v1.sample import rejection_sampler
+
+from app.engine.vllm_stream import KEY, RemoteStream
+
+_NEVER = 1 << 62
+"""A step that never comes."""
+_FAR = float("inf")
+
+
+class NullProposer:
+    """Drafts come from afar, so the engine's own proposer proposes nothing."""
+
+    def __init__(self, vllm_config: Any) -> None:
+        del vllm_config
+
+    def load_model(self, *_: Any, **__: Any) -> None:
+        """vLLM calls it for every proposer."""
+
+    def propose(self, sampled_token_ids: Sequence[Any], *_: Any, **__: Any) -> list[list[int]]:
+        return [[] for _ in sampled_token_ids]
+
+
+def expand_batch_to_tokens(
+    x: torch.Tensor, cu_num_tokens: torch.Tensor, num_tokens: int, replace_from: int = 0, replace_to: int = 0
+) -> torch.Tensor:
+    """Repeat each request's value for each of its drafts, as vLLM's function of that name does.
+
+    On a CPU, 0.32.0's own leaves its result uninitialised: temperature, top_k and top_p are then garbage wherever
+    drafts are checked.
+    """
+    counts = torch.diff(cu_num_tokens.long(), prepend=cu_num_tokens.new_zeros(1).long())
+    if replace_from != replace_to:
+        x = torch.where(x == replace_from, torch.as_tensor(replace_to, dtype=x.dtype, device=x.device), x)
+    return torch.repeat_interleave(x, counts, output_size=num_tokens)
+
+
+if not torch.cuda.is_available():
+    rejection_sampler.expand_batch_to_tokens = expand_batch_to_tokens
+
+
+class Alarm:
+    """Calls `ring` in a thread of its own at the time it is set to; the earliest of several."""
+
+    def __init__(self, ring: Callable[[], None]) -> None:
+        self._ring = ring
+        self._at: float | None = None
+        self._changed = threading.Condition()
+        threading.Thread(target=self._run, name="paceline-alarm", daemon=True).start()
+
+    def set(self, at: float) -> None:
+        """`at`: seconds of the monotonic clock."""
+        with self._changed:
+            if self._at is None or at < self._at:
+                self._at = at
+                self._changed.notify()
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                while self._at is None or self._at > time.monotonic():
+                    self._changed.wait(None if self._at is None else max(0.0, self._at - time.monotonic()))
+                self._at = None
+            self._ring()
+
+
+class DraftScheduler(Scheduler):
+    """vLLM's scheduler, with the drafts of remote devices. Runs in EngineCore's one thread."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._streams: dict[str, RemoteStream] = {}
+        """By the stream's id, as utility calls name it; and below by the request's, as vLLM does."""
+        self._by_request: dict[str, RemoteStream] = {}
+        self._over: dict[str, RemoteStream] = {}
+        """Ended in the step under way: their last output still gets its report."""
+        self._aside: dict[str, Request] = {}
+        """Parked requests that gave up their place in the batch."""
+        self._checked: dict[str, list[int]] = {}
+        self._began = 0.0
+        self.alarm: Alarm | None = None
+
+    # What utility calls do.
+
+    def offer(self, drafts: Sequence[tuple[str, int, int, Sequence[int]]]) -> list[tuple[str, int]]:
+        """Take (stream, epoch, start, tokens); returns (stream, lowest epoch taken again) of those refused."""
+        now = time.monotonic()
+        refused: list[tuple[str, int]] = []
+        for name, epoch, start, tokens in drafts:
+            stream = self._streams.get(name)
+            lowest = None if stream is None else stream.offer(epoch, start, tokens, now)
+            if lowest is not None:
+                refused.append((name, lowest))
+        return refused
+
+    def park(self, parks: Sequence[tuple[str, int | None]]) -> None:
+        """Streams that nobody reads, and the length at which they stop; None: somebody reads again."""
+        for name, at in parks:
+            if name in self._streams:
+                self._streams[name].park_at = at
+
+    # What vLLM calls.
+
+    def add_request(self, request: Request) -> None:
+        params = request.sampling_params
+        stream = None if params is None else RemoteStream.of(params.extra_args, request.max_tokens)
+        if stream is not None:
+            self._streams[stream.id] = self._by_request[request.request_id] = stream
+        super().add_request(request)
+
+    def schedule(self, *args: Any, **kwargs: Any) -> Any:
+        now = time.monotonic()
+        self._move_parked()
+        for request in self.running:
+            stream = self._by_request.get(request.request_id)
+            if stream is not None:
+                self._prepare(request, stream, now)
+        output = super().schedule(*args, **kwargs)
+        self._began = now
+        return output
+
+    def update_from_output(self, scheduler_output: Any, model_runner_output: Any) -> Any:
+        self._checked = scheduler_output.scheduled_spec_decode_tokens
+        outputs = super().update_from_output(scheduler_output, model_runner_output)
+        for of_client in outputs.values():
+            for output in of_client.outputs:
+                stream = self._by_request.get(output.request_id) or self._over.get(output.request_id)
+                if stream is not None:
+                    output.kv_transfer_params = {**(output.kv_transfer_params or {}), KEY: stream.report()}
+        self._over.clear()
+        return outputs
+
+    def _update_request_with_output(self, request: Request, new_token_ids: list[int], *args: Any, **kwargs: Any) -> Any:
+        result = super()._update_request_with_output(request, new_token_ids, *args, **kwargs)
+        stream = self._by_request.get(request.request_id)
+        if stream is not None:
+            stream.checked = len(self._checked.get(request.request_id, ()))
+            now = time.monotonic()
+            stream.take(result[0], now, now - self._began)
+        return result
+
+    def update_draft_token_ids(self, draft_token_ids: Any) -> None:
+        """The proposer's (empty) drafts must not take the place of the devices'."""
+
+    def _free_request(self, request: Request, *args: Any, **kwargs: Any) -> Any:
+        stream = self._by_request.pop(request.request_id, None)
+        self._aside.pop(request.request_id, None)
+        if stream is not None:
+            self._streams.pop(stream.id, None)
+            self._over[request.request_id] = stream
+        return super()._free_request(request, *args, **kwargs)
+
+    def get_num_unfinished_requests(self) -> int:
+        """What isn't due is no work: without any the loop sleeps on its queue, and the alarm wakes it."""
+        now, idle, parked, wake = time.monotonic(), 0, 0, _FAR
+        for request in self.running:
+            stream = self._by_request.get(request.request_id)
+            if stream is not None and _decodes(request) and not stream.due(now):
+                idle += 1
+                parked += stream.parked
+                wake = min(wake, stream.waits_until() or _FAR)
+        unfinished: int = super().get_num_unfinished_requests() - idle
+        unfinished += sum(not self._by_request[name].parked for name in self._aside)
+        if idle == self.max_num_running_reqs and not parked:  # nobody is due, and nobody can make room
+            unfinished = 0
+        if unfinished <= 0 and wake < _FAR and self.alarm is not None:
+            self.alarm.set(wake)
+        return unfinished
+
+    # How a step is prepared.
+
+    def _prepare(self, request: Request, stream: RemoteStream, now: float) -> None:
+        """Put the stream's drafts where vLLM looks for them, or have it passed over."""
+        request.spec_token_ids = []
+        request.next_decode_eligible_step = 0
+        if not _decodes(request):
+            return
+        if not stream.due(now):
+            request.next_decode_eligible_step = _NEVER
+            return
+        candidates = stream.candidates(self.num_spec_tokens, now)
+        if candidates and request.use_structured_output:
+            candidates = self.structured_output_manager.validate_tokens(request, candidates)
+        request.spec_token_ids = candidates
+
+    def _move_parked(self) -> None:
+        """Parked streams leave the batch to those that wait for a place, and come back when they are read."""
+        for name, request in list(self._aside.items()):
+            if not self._by_request[name].parked:
+                del self._aside[name]
+                self.waiting.prepend_request(request)
+        for request in [request for request in self.waiting if self._is_parked(request)]:
+            self._set_aside(request)  # preempted for want of memory: running again it would say one token more
+        if self.waiting and len(self.running) >= self.max_num_running_reqs:
+            parked = next((request for request in self.running if self._is_parked(request) and _decodes(request)), None)
+            if parked is not None:
+                self.running.remove(parked)
+                self._preempt_request(parked, time.monotonic())
+                self._set_aside(parked)
+
+    def _is_parked(self, request: Request) -> bool:
+        stream = self._by_request.get(request.request_id)
+        return stream is not None and stream.parked
+
+    def _set_aside(self, request: Request) -> None:
+        if request.status is RequestStatus.PREEMPTED:
+            self.waiting.remove_request(request)
+            self._aside[request.request_id] = request
+
+
+def _decodes(request: Request) -> bool:
+    """Whether its next step is one token (and drafts behind it): the prompt is through, and nothing is in flight."""
+    through: bool = request.num_computed_tokens == request.num_tokens - 1
+    return through and request.num_output_tokens > 0 and not request.num_output_placeholders
+
+
+# Utility calls: whatever is an attribute of EngineCore can be called from the gateway's process.
+
+
+def paceline_start(core: EngineCore) -> str:
+    """Give the scheduler what it needs of the core. Returns the name of what schedules."""
+    scheduler: Any = core.scheduler
+    if isinstance(scheduler, DraftScheduler) and scheduler.alarm is None:
+        queue: Any = core.input_queue  # EngineCoreProc's
+        scheduler.alarm = Alarm(lambda: queue.put_nowait((EngineCoreRequestType.WAKEUP, None)))
+    return type(scheduler).__name__
+
+
+def paceline_offer(core: EngineCore, drafts: Any) -> list[tuple[str, int]]:
+    scheduler: Any = core.scheduler
+    refused: list[tuple[str, int]] = scheduler.offer(drafts)
+    return refused
+
+
+def paceline_park(core: EngineCore, parks: Any) -> None:
+    scheduler: Any = core.scheduler
+    scheduler.park(parks)
+
+
+for _call in (paceline_start, paceline_offer, paceline_park):
+    setattr(EngineCore, _call.__name__, _call)

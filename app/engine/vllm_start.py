@@ -1,0 +1,133 @@
+"""Starts vLLM with the plugin: its arguments, and the environment that its processes begin in."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from app.engine.vllm_hooks import require_hooks
+
+_OURS: Final = ("model", "scheduler_cls", "speculative_config", "async_scheduling", "max_num_seqs", "max_model_len")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What to start."""
+
+    model: str
+    """A folder, or a name on the hub."""
+    context: int
+    streams: int
+    draft_tokens: int
+    """Drafts of one stream checked in a step; 0: none, and vLLM without speculation."""
+    threads: int = 1
+    """Of the model, on a CPU."""
+    arguments: str = ""
+    """More for vLLM: flags as on its command line, or a JSON object of AsyncEngineArgs' fields."""
+
+
+def start(plan: Plan) -> Any:
+    """A running AsyncLLM. Blocks for the half minute that it takes. Raises RuntimeError or ValueError, saying why."""
+    os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")  # read when vllm is imported
+    require_hooks()
+    from vllm.v1.engine.async_llm import AsyncLLM
+
+    with _environment(_variables(plan)):
+        return AsyncLLM.from_engine_args(engine_args(plan))
+
+
+def engine_args(plan: Plan) -> Any:
+    """vLLM's AsyncEngineArgs. Raises ValueError for arguments that it doesn't know or that are ours to give."""
+    from vllm.engine.arg_utils import AsyncEngineArgs
+
+    values = _defaults(plan) | _given(plan.arguments) | _required(plan)
+    try:
+        return AsyncEngineArgs(**values)
+    except TypeError as error:
+        raise ValueError(f"PACELINE_VLLM_ARGS: {error}") from error
+
+
+def _defaults(plan: Plan) -> dict[str, Any]:
+    from vllm.platforms import current_platform
+
+    values: dict[str, Any] = {"enable_prefix_caching": True, "disable_log_stats": True}
+    if current_platform.is_cpu():
+        # bfloat16 falls back to slow code on most CPUs; blocks of 128 make prefix reuse coarse.
+        values |= {"dtype": "float32", "enforce_eager": True, "block_size": 32}
+    return values
+
+
+def _required(plan: Plan) -> dict[str, Any]:
+    values: dict[str, Any] = {"model": plan.model, "max_model_len": plan.context, "max_num_seqs": plan.streams}
+    values["scheduler_cls"] = "app.engine.vllm_plugin.DraftScheduler"
+    if plan.draft_tokens:
+        values["speculative_config"] = {
+            "method": "custom_class",
+            "model": "app.engine.vllm_plugin.NullProposer",
+            "num_speculative_tokens": plan.draft_tokens,
+        }
+    return values
+
+
+def _given(arguments: str) -> dict[str, Any]:
+    text = arguments.strip()
+    given = _from_json(text) if text.startswith("{") else _from_flags(text)
+    ours = sorted(set(given) & set(_OURS))
+    if ours:
+        raise ValueError(f"PACELINE_VLLM_ARGS: {', '.join(ours)} can't be given there; Paceline sets it itself")
+    return given
+
+
+def _from_json(text: str) -> dict[str, Any]:
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise ValueError(f"PACELINE_VLLM_ARGS is not JSON: {error}") from error
+    return dict(found)
+
+
+def _from_flags(text: str) -> dict[str, Any]:
+    """Only what was given: vLLM's own defaults are left to it."""
+    from vllm.engine.arg_utils import AsyncEngineArgs
+    from vllm.utils.argparse_utils import FlexibleArgumentParser
+
+    def refuse(message: str) -> None:
+        raise ValueError(f"PACELINE_VLLM_ARGS: {message}")
+
+    parser: Any = AsyncEngineArgs.add_cli_args(FlexibleArgumentParser(add_help=False))
+    parser.error = refuse
+    flags = shlex.split(text)
+    plain, chosen = vars(parser.parse_args([])), vars(parser.parse_args(flags))
+    return {name: value for name, value in chosen.items() if value != plain[name]} if flags else {}
+
+
+def _variables(plan: Plan) -> dict[str, str]:
+    from vllm.platforms import current_platform
+
+    # A process with threads and an event loop can't be forked safely.
+    values = {"VLLM_WORKER_MULTIPROC_METHOD": "spawn", "VLLM_NO_USAGE_STATS": "1"}
+    if Path(plan.model).is_dir():
+        values["HF_HUB_OFFLINE"] = "1"
+    if current_platform.is_cpu():
+        # Threads that are bound to cores fight with whatever else runs there.
+        values |= {"OMP_NUM_THREADS": str(plan.threads), "VLLM_CPU_OMP_THREADS_BIND": "nobind"}
+        values["VLLM_CPU_KVCACHE_SPACE"] = "2"
+    return values
+
+
+@contextmanager
+def _environment(values: Mapping[str, str]) -> Iterator[None]:
+    """For what is started in the body; a variable that is set already stays as it is."""
+    added = {name: value for name, value in values.items() if name not in os.environ}
+    os.environ.update(added)
+    try:
+        yield
+    finally:
+        for name in added:
+            os.environ.pop(name, None)
