@@ -95,7 +95,7 @@ class DraftScheduler(Scheduler):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._streams: dict[str, RemoteStream] = {}
+        self.streams: dict[str, RemoteStream] = {}
         """By the stream's id, as utility calls name it; and below by the request's, as vLLM does."""
         self._by_request: dict[str, RemoteStream] = {}
         self._over: dict[str, RemoteStream] = {}
@@ -113,7 +113,7 @@ class DraftScheduler(Scheduler):
         now = time.monotonic()
         refused: list[tuple[str, int]] = []
         for name, epoch, start, tokens in drafts:
-            stream = self._streams.get(name)
+            stream = self.streams.get(name)
             lowest = None if stream is None else stream.offer(epoch, start, tokens, now)
             if lowest is not None:
                 refused.append((name, lowest))
@@ -122,8 +122,8 @@ class DraftScheduler(Scheduler):
     def park(self, parks: Sequence[tuple[str, int | None]]) -> None:
         """Streams that nobody reads, and the length at which they stop; None: somebody reads again."""
         for name, at in parks:
-            if name in self._streams:
-                self._streams[name].park_at = at
+            if name in self.streams:
+                self.streams[name].park_at = at
 
     # What vLLM calls.
 
@@ -131,7 +131,7 @@ class DraftScheduler(Scheduler):
         params = request.sampling_params
         stream = None if params is None else RemoteStream.of(params.extra_args, request.max_tokens)
         if stream is not None:
-            self._streams[stream.id] = self._by_request[request.request_id] = stream
+            self.streams[stream.id] = self._by_request[request.request_id] = stream
         super().add_request(request)
 
     def schedule(self, *args: Any, **kwargs: Any) -> Any:
@@ -172,7 +172,7 @@ class DraftScheduler(Scheduler):
         stream = self._by_request.pop(request.request_id, None)
         self._aside.pop(request.request_id, None)
         if stream is not None:
-            self._streams.pop(stream.id, None)
+            self.streams.pop(stream.id, None)
             self._over[request.request_id] = stream
         return super()._free_request(request, *args, **kwargs)
 
@@ -263,5 +263,11 @@ def paceline_park(core: EngineCore, parks: Any) -> None:
     scheduler.park(parks)
 
 
-for _call in (paceline_start, paceline_offer, paceline_park):
+def paceline_streams(core: EngineCore) -> list[str]:
+    """Those that the scheduler knows."""
+    scheduler: Any = core.scheduler
+    return list(scheduler.streams)
+
+
+for _call in (paceline_start, paceline_offer, paceline_park, paceline_streams):
     setattr(EngineCore, _call.__name__, _call)
