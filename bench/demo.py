@@ -12,9 +12,14 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
+from app.engine.llama_cpp import LlamaCppModel
 from bench.gateway import Plan, cores, gateway, networks, pinned
+from bench.hybrid import first_difference
+from bench.noise import Sample, measure
 from bench.prompts import PROMPTS
 from bench.report import Report
+from bench.ties import Judge
+from edge import llama
 from edge.connection import Connection
 from edge.drafters.llama_cpp import LlamaCppDrafter
 from edge.events import Committed, Ended
@@ -62,22 +67,33 @@ class Sums:
 
 
 @dataclass(slots=True)
+class Parting:
+    """An answer that differs from the cloud-only one."""
+
+    prompt: int
+    case: str
+    at: int
+    reference: tuple[int, ...]
+    found: tuple[int, ...]
+    tie: bool = False
+    """Set once it has been judged."""
+
+
+@dataclass(slots=True)
 class Network:
     """All answers at one round-trip time."""
 
     rtt_ms: float
     sums: dict[str, Sums] = field(default_factory=lambda: {scheme: Sums() for scheme, _ in SCHEMES})
-    parted: list[str] = field(default_factory=list)
-    """Which answers differ from the cloud-only one, and where."""
+    parted: list[Parting] = field(default_factory=list)
 
     def add(self, prompt: int, answers: dict[str, Answer]) -> None:
         for scheme, answer in answers.items():
             self.sums[scheme].add(answer)
             reference = answers["cloud"].tokens
-            if answer.tokens != reference:
-                pairs = zip(answer.tokens, reference, strict=False)
-                at = next((i for i, (a, b) in enumerate(pairs) if a != b), min(len(answer.tokens), len(reference)))
-                self.parted.append(f"prompt {prompt}, {scheme}, RTT {self.rtt_ms:g} ms: at token {at}")
+            at = first_difference(answer.tokens, reference)
+            if at is not None:
+                self.parted.append(Parting(prompt, f"{scheme}, RTT {self.rtt_ms:g} ms", at, reference, answer.tokens))
 
     def row(self) -> dict[str, Any]:
         cloud, eager, hold = (self.sums[scheme] for scheme in ("cloud", "eager", "hold"))
@@ -87,7 +103,8 @@ class Network:
             "eager_itl_ms": eager.itl_ms,
             "hold_itl_ms": hold.itl_ms,
             "alpha": _mean(eager.alphas),
-            "identical": not self.parted,
+            "identical": all(parting.tie for parting in self.parted),
+            "ties": sum(parting.tie for parting in self.parted),
             "eager_over_cloud": eager.itl_ms / cloud.itl_ms,
             "eager_steps_per_token": eager.steps / max(1, eager.tokens),
             "hold_steps_per_token": hold.steps / max(1, hold.tokens),
@@ -151,13 +168,32 @@ async def run(
         return networks_found
 
 
+def judge(partings: Sequence[Parting], model: LlamaCppModel) -> float:
+    """Tell floating-point ties from faults, as `bench lossless` does. Returns the noise that was measured for it."""
+    prompts = {p.prompt: tuple(model.vocabulary.render([Message("user", PROMPTS[p.prompt])])) for p in partings}
+    samples = {p.prompt: Sample(prompts[p.prompt], p.reference[:48]) for p in partings}
+    noise = measure(model, list(samples.values())[:8]).largest
+    for p in partings:
+        sample = Sample(prompts[p.prompt], p.reference)
+        found = Judge(model, noise).judge(p.prompt, p.case, sample, Sampling(temperature=0), p.found, p.at)
+        p.tie = found.tie
+    return noise
+
+
 def command(report: Report, rtts_ms: Sequence[float], prompts: int, tokens: int) -> None:
     with report.progress() as progress:
         task = progress.add_task("answers", total=len(rtts_ms) * prompts * len(SCHEMES))
         found = asyncio.run(run(rtts_ms, prompts, tokens, lambda: progress.advance(task)))
+    parted = [parting for network in found for parting in network.parted]
+    if parted:
+        model = LlamaCppModel(
+            llama.Model(pair(default_directory()).target), llama.ContextSettings(sequences=8, tokens=8192)
+        )
+        noise = judge(parted, model)
+        model.close()
+        for p in parted:
+            verdict = f"a floating-point tie (noise {noise:.3f})" if p.tie else "NOT the same text"
+            report.say(f"Prompt {p.prompt}, {p.case} parts from cloud-only at token {p.at}: {verdict}")
     rows = [network.row() for network in found]
     report.table("The embedded pair, ms per token", rows)
-    parted = [text for network in found for text in network.parted]
-    for text in parted:
-        report.say(f"Not the same text: {text} (`bench lossless` tells a floating-point tie from a fault)")
-    report.result({"rows": rows, "parted": parted})
+    report.result({"rows": rows})

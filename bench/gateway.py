@@ -21,8 +21,9 @@ import msgspec
 
 from app.config import Settings
 from app.engine.base import Engine
+from app.engines import build_engine
 from app.first_start import KEY_FILE
-from app.main import build_engine, create_app
+from app.main import create_app
 from app.server import Server
 from app.telemetry import configure_logging
 from bench.wan import until_stdin_closes

@@ -59,7 +59,11 @@ def test_long_answers_weigh_more_and_a_changed_text_is_told() -> None:
     assert row["eager_over_cloud"] == pytest.approx(20 / 40)
     assert row["alpha"] == pytest.approx(0.8)
     assert not row["identical"]
-    assert network.parted == ["prompt 1, hold, RTT 80 ms: at token 7"]
+    (parting,) = network.parted
+    assert (parting.prompt, parting.case, parting.at) == (1, "hold, RTT 80 ms", 7)
+    parting.tie = True
+    assert network.row()["identical"]
+    assert network.row()["ties"] == 1
 
 
 @pytest.mark.model
