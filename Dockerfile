@@ -16,10 +16,10 @@ ARG CMAKE_ARGS="-DGGML_NATIVE=OFF -DLLAVA_BUILD=OFF"
 WORKDIR /srv/paceline
 RUN python -m venv .venv
 COPY requirements/run.txt requirements/
-RUN .venv/bin/pip install --no-cache-dir --require-hashes -r requirements/run.txt
+RUN .venv/bin/pip install --require-hashes -r requirements/run.txt
 COPY . .
 # In place: migrations and the page are found beside the code.
-RUN .venv/bin/pip install --no-cache-dir --no-deps -e .
+RUN .venv/bin/pip install --no-deps -e .
 
 FROM python:3.11-slim
 RUN apt-get update \
