@@ -123,6 +123,7 @@ class VllmEngine:
         if hasattr(self, "_messenger"):
             await self._messenger.close()
         await asyncio.to_thread(llm.shutdown)
+        llm.shutdown = _nothing  # __del__ calls it again, at the interpreter's end, when half of vLLM is gone
 
     def submit(self, request: Request) -> Generation:
         if (failure := self.failure()) is not None:
@@ -264,3 +265,7 @@ class VllmEngine:
     def _retry_after_s(self) -> float:
         """When the queue will have moved on by a place, at the pace of the streams before."""
         return min(60.0, max(1.0, self._stream_s / self._plan.streams))
+
+
+def _nothing() -> None:
+    pass
