@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 import socket
 from collections.abc import Awaitable, Callable
 from importlib import metadata
@@ -16,7 +17,8 @@ from rich.progress import Progress
 from rich.table import Table
 
 from app.config import Settings
-from app.main import StartError, build_engine, create_app
+from app.engines import build_engine
+from app.main import StartError, create_app
 from app.server import Server
 from app.telemetry import configure_logging
 from app.tenants.repository import Repository, open_database
@@ -61,18 +63,23 @@ class LoadingBar:
         self._progress.stop()
 
 
-@app.command()
+@app.command(context_settings={"allow_extra_args": True})
 def serve(
+    context_: typer.Context,
     host: Annotated[str | None, typer.Option(help="Address to listen on.")] = None,
     port: Annotated[int | None, typer.Option(help="Port to listen on; 0: any free one.")] = None,
-    engine: Annotated[str | None, typer.Option(help="llama_cpp or scripted.")] = None,
-    model: Annotated[str | None, typer.Option(help="The target's GGUF: a path, or a file of the model cache.")] = None,
+    engine: Annotated[str | None, typer.Option(help="llama_cpp, vllm or scripted.")] = None,
+    model: Annotated[str | None, typer.Option(help="The target: a GGUF, or for vLLM a folder; in the model cache, or a path.")] = None,
     model_id: Annotated[str | None, typer.Option(help="The model's name in the API.")] = None,
     threads: Annotated[int | None, typer.Option(help="CPU threads of the target.")] = None,
     streams: Annotated[int | None, typer.Option(help="Streams in one step of the target.")] = None,
     context: Annotated[int | None, typer.Option(help="Prompt and output of one stream, tokens.")] = None,
+    replicas: Annotated[int | None, typer.Option(help="Engines in processes of their own, by Ray; 0: none.")] = None,
 ) -> None:
-    """Start the gateway. Every setting can also be given as PACELINE_* or in .env; see .env.example."""
+    """Start the gateway. Every setting can also be given as PACELINE_* or in .env; see .env.example.
+
+    With --engine vllm, what follows a `--` goes to vLLM: serve --engine vllm --model Qwen/Qwen3-8B -- --quantization fp8
+    """
     settings = _settings(
         host=host,
         port=port,
@@ -82,7 +89,13 @@ def serve(
         target_threads=threads,
         engine_streams=streams,
         context=context,
+        replicas=replicas,
+        vllm_args=shlex.join(context_.args) or None,
     )
+    if context_.args and settings.engine != "vllm":
+        _fail(f"Unexpected: {shlex.join(context_.args)}. Only --engine vllm takes more, behind a --.")
+    if settings.engine == "vllm" and settings.vllm_model.endswith(".gguf"):
+        _fail("vLLM needs --model: a Hugging Face folder, in the model cache or a path, or a name on the hub.")
     if settings.engine == "llama_cpp" and not settings.target_path.is_file():
         _fail(
             f"There is no model file {settings.target_path}.\nGet the embedded pair with `paceline-edge models pull`,"
@@ -93,7 +106,9 @@ def serve(
         loading = LoadingBar(settings.target_path.name)
         built = build_engine(settings, progress=loading)
     except ImportError as error:
-        _fail(f"The engine {settings.engine} needs {error.name}, which isn't installed: pip install 'paceline[llama]'.")
+        extra = error.name if error.name in ("ray", "vllm") else "llama"
+        what = "--replicas" if extra == "ray" else f"The engine {settings.engine}"
+        _fail(f"{what} needs {error.name}, which isn't installed: pip install 'paceline[{extra}]'.")
     server = AnnouncingServer(create_app(settings, built), settings)
     try:
         server.run()

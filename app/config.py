@@ -9,7 +9,7 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Literal, Self
 
-from pydantic import Field, SecretStr, model_validator
+from pydantic import AliasChoices, Field, SecretStr, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from edge.models import default_directory
@@ -32,10 +32,10 @@ class Settings(BaseSettings):
     secret: SecretStr = SecretStr(INSECURE_SECRET)
     static_dir: Path = ROOT / "static"
 
-    engine: Literal["llama_cpp", "scripted"] = "llama_cpp"
+    engine: Literal["llama_cpp", "vllm", "scripted"] = "llama_cpp"
     model_dir: Path = Field(default_factory=default_directory)
     target_model: str = "SmolLM2-135M-Instruct-F16.gguf"
-    """A file in `model_dir`, or a path."""
+    """A file in `model_dir`, or a path; for vLLM a folder, or a name on the hub."""
     target_id: str = ""
     """The model's name in the API; empty: the file's name without its ending."""
     target_threads: int = Field(default=1, ge=1)
@@ -57,6 +57,17 @@ class Settings(BaseSettings):
     """Of the KV cache, all streams together; 0: each stream's whole context."""
     flash_attention: bool = True
     steady: bool = False
+    replicas: int = Field(default=0, ge=0, le=1024)
+    """Engines in processes of their own, by Ray; 0: one, in the gateway's process, without Ray."""
+    ray_address: str = Field(
+        default="", validation_alias=AliasChoices("ray_address", "PACELINE_RAY_ADDRESS", "RAY_ADDRESS")
+    )
+    """Of a Ray cluster for the replicas; empty: a Ray of our own on this host."""
+    replica_cpus: float = Field(default=1.0, ge=0)
+    replica_gpus: float | None = Field(default=None, ge=0)
+    """What a replica takes of a cluster's node. GPUs, if not set: 1 where layers of the model are on one, else 0."""
+    vllm_args: str = ""
+    """More for vLLM: flags as on its command line, or a JSON object of its engine's arguments."""
     scripted_step_ms: float = Field(default=30.0, ge=0)
 
     default_policy: Policy = "eager"
@@ -83,7 +94,7 @@ class Settings(BaseSettings):
 
     @model_validator(mode="after")
     def _check_capacity(self) -> Self:
-        if self.engine_step_tokens <= self.engine_streams:
+        if self.engine != "vllm" and self.engine_step_tokens <= self.engine_streams:
             raise ValueError("PACELINE_ENGINE_STEP_TOKENS must exceed PACELINE_ENGINE_STREAMS")
         if 0 < self.engine_kv_tokens < self.context:
             raise ValueError("PACELINE_ENGINE_KV_TOKENS must hold at least PACELINE_CONTEXT")
@@ -107,6 +118,11 @@ class Settings(BaseSettings):
             return self.host == "localhost"
 
     @property
+    def gpus(self) -> float:
+        """What a replica takes."""
+        return float(self.gpu_layers != 0) if self.replica_gpus is None else self.replica_gpus
+
+    @property
     def database(self) -> str:
         """SQLAlchemy's URL of the database, with an async driver."""
         return self.database_url or f"sqlite+aiosqlite:///{self.data_dir / 'paceline.db'}"
@@ -116,6 +132,12 @@ class Settings(BaseSettings):
         """Where the target's file should be: `target_model` as it is if that exists, else in `model_dir`."""
         given = Path(self.target_model).expanduser()
         return given if given.is_file() or given.is_absolute() else self.model_dir.expanduser() / given
+
+    @property
+    def vllm_model(self) -> str:
+        """What vLLM is given: a folder as it is or in `model_dir`, else a name on the hub."""
+        cached = self.model_dir.expanduser() / self.target_model
+        return str(cached) if cached.is_dir() and not Path(self.target_model).is_dir() else self.target_model
 
     @property
     def limits(self) -> Limits:

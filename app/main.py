@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from importlib import metadata
 
@@ -23,9 +23,10 @@ from app.api.deps import Gateway
 from app.api.streams import Streams
 from app.api.tickets import Tickets
 from app.config import Settings
-from app.engine.base import Engine
+from app.engine.base import Engine, Replicated
+from app.engines import build_engine
 from app.first_start import ensure_key
-from app.telemetry import AccessLog, Metrics
+from app.telemetry import AccessLog, Metrics, ReplicaMetrics
 from app.tenants.repository import Repository, open_database
 from app.tenants.service import Tenants
 from app.tenants.usage import UsageCounter
@@ -93,45 +94,9 @@ def build(settings: Settings, engine: Engine) -> Gateway:
         tickets=Tickets(valid_s=settings.ticket_s, clock=time.monotonic),
         metrics=Metrics(engine.load, lambda: len(streams)),
     )
+    if isinstance(engine, Replicated):
+        gateway.metrics.registry.register(ReplicaMetrics(engine))
     return gateway
-
-
-def build_engine(settings: Settings, *, progress: Callable[[float], None] | None = None) -> Engine:
-    """The engine that the settings name; the library it needs is imported here and only then.
-
-    `progress` is told, in another thread, how much of the model is loaded, 0 to 1.
-    """
-    if settings.engine == "scripted":
-        from app.engine.scripted import ScriptedEngine
-
-        return ScriptedEngine(
-            model_id=settings.target_id or "scripted",
-            step_s=settings.scripted_step_ms / 1000,
-            streams=settings.engine_streams,
-            context=settings.context,
-            queue=settings.engine_queue,
-            step_tokens=settings.engine_step_tokens,
-            draft_tokens=settings.engine_draft_tokens,
-        )
-    from app.engine.llama_cpp import LlamaCppEngine
-
-    return LlamaCppEngine(
-        settings.target_path,
-        model_id=settings.target_id or settings.target_path.stem,
-        context=settings.context,
-        streams=settings.engine_streams,
-        threads=settings.target_threads,
-        gpu_layers=settings.gpu_layers,
-        queue=settings.engine_queue,
-        share_prefixes=settings.share_prefixes,
-        step_tokens=settings.engine_step_tokens,
-        prefill_tokens=settings.engine_prefill_tokens,
-        draft_tokens=settings.engine_draft_tokens,
-        kv_tokens=settings.engine_kv_tokens or None,
-        flash_attention=settings.flash_attention,
-        steady=settings.steady,
-        progress=progress,
-    )
 
 
 @contextlib.asynccontextmanager

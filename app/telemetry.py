@@ -6,14 +6,16 @@ import logging
 import secrets
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.registry import Collector
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from app.engine.base import Load
+from app.engine.base import Load, Replicated
 
 access_log = structlog.get_logger("paceline.access")
 
@@ -93,6 +95,31 @@ class Metrics:
         }
         for name, (what, value) in gauges.items():
             Gauge(name, what, registry=r).set_function(value)
+
+
+class ReplicaMetrics(Collector):
+    """Gauges of each replica, read when they are asked for."""
+
+    def __init__(self, engine: Replicated) -> None:
+        self._engine = engine
+
+    def collect(self) -> Iterator[GaugeMetricFamily | CounterMetricFamily]:
+        up = GaugeMetricFamily("paceline_replica_up", "Whether it takes streams.", labels=["replica"])
+        streams = GaugeMetricFamily("paceline_replica_streams", "Streams that live on it.", labels=["replica"])
+        used = GaugeMetricFamily("paceline_replica_context_used", "Tokens in its KV cache.", labels=["replica"])
+        step = GaugeMetricFamily("paceline_replica_step_seconds", "Recent mean of a step.", labels=["replica"])
+        restarts = CounterMetricFamily("paceline_replica_restarts", "How often it was lost.", labels=["replica"])
+        for replica in self._engine.replicas():
+            label = [str(replica.index)]
+            up.add_metric(label, float(replica.state == "up"))
+            streams.add_metric(label, replica.streams)
+            used.add_metric(label, replica.load.context_used)
+            step.add_metric(label, replica.load.step_s)
+            restarts.add_metric(label, replica.restarts)
+        yield from (up, streams, used, step, restarts)
+        moved = CounterMetricFamily("paceline_streams_moved", "Streams that went on at another replica.")
+        moved.add_metric([], self._engine.moved)
+        yield moved
 
 
 class Pace:

@@ -8,6 +8,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from sqlalchemy.exc import SQLAlchemyError
 
 from app.api.deps import GatewayDep
+from app.engine.base import Replicated
 
 router = APIRouter()
 
@@ -30,9 +31,13 @@ async def readyz(gateway: GatewayDep) -> Response:
         await gateway.repository.ping()
     except (SQLAlchemyError, OSError):
         problems["database"] = "unreachable"
-    return JSONResponse(
-        {"status": "unready" if problems else "ready", "problems": problems}, status_code=503 if problems else 200
-    )
+    body: dict[str, object] = {"status": "unready" if problems else "ready", "problems": problems}
+    if isinstance(gateway.engine, Replicated):
+        body["replicas"] = [
+            {"state": replica.state, "streams": replica.streams, "restarts": replica.restarts, "fault": replica.fault}
+            for replica in gateway.engine.replicas()
+        ]
+    return JSONResponse(body, status_code=503 if problems else 200)
 
 
 @router.get("/metrics")

@@ -7,8 +7,9 @@ to the engine's head (`edge.protocol.verifying`): by the time it gets there, the
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from edge.openai.vocabulary import Vocabulary
 from edge.protocol.errors import InvalidRequest
@@ -101,6 +102,22 @@ class Load:
     """Recent mean duration of a step, seconds; 0 before the first."""
 
 
+@dataclass(frozen=True, slots=True)
+class ReplicaState:
+    """One replica of an engine that has several."""
+
+    index: int
+    state: str
+    """starting, up, draining or down."""
+    pid: int
+    """Of its process, on whatever host that is."""
+    streams: int
+    load: Load
+    restarts: int
+    fault: str | None
+    """Why it isn't up."""
+
+
 class Engine(Protocol):
     """Runs one target model. Methods are called on the event loop and never block it."""
 
@@ -124,3 +141,13 @@ class Engine(Protocol):
     def failure(self) -> str | None:
         """Why the engine can't work any more; None while it can."""
         ...
+
+
+@runtime_checkable
+class Replicated(Protocol):
+    """What an engine of several replicas can tell besides."""
+
+    moved: int
+    """How often a stream went on elsewhere since the start."""
+
+    def replicas(self) -> Sequence[ReplicaState]: ...

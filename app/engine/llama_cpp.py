@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from os import PathLike
 
 import numpy as np
@@ -55,6 +56,16 @@ class LlamaCppModel:
     def close(self) -> None:
         self._context.close()
         self._model.close()
+
+
+@contextmanager
+def open_vocabulary(path: str | PathLike[str]) -> Iterator[LlamaVocabulary]:
+    """A model's tokenizer without the model. Raises edge.llama.LlamaError."""
+    model = Model(path, vocabulary_only=True)
+    try:
+        yield model.vocabulary
+    finally:
+        model.close()
 
 
 class LlamaCppEngine(BatchingEngine):
