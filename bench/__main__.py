@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import Annotated
 
 import typer
@@ -78,6 +79,38 @@ def wan(
     from bench import accuracy as bench
 
     bench.command(Report(as_json=as_json), _floats(rtt_ms), trips)
+
+
+@app.command()
+def ray(
+    streams: Annotated[int, typer.Option(help="Streams on two replicas.")] = 16,
+    tokens: Annotated[int, typer.Option(help="Of each answer of the real model.")] = 48,
+    as_json: Json = False,
+) -> None:
+    """One of two replicas is killed mid-way; and how throughput scales with replicas, simulated (about 2 minutes)."""
+    from bench import replicas as bench
+
+    bench.command(Report(as_json=as_json), streams, tokens)
+
+
+@app.command()
+def vllm(
+    alpha: Annotated[str, typer.Option(help="Acceptance rates.")] = "0.6,0.8,0.9",
+    streams: Annotated[str, typer.Option(help="Streams together.")] = "1,8",
+    tokens: Annotated[int, typer.Option(help="Of each answer.")] = 64,
+    rounds: Annotated[int, typer.Option(help="How often all take turns.")] = 3,
+    quick: Annotated[bool, typer.Option(help="One α, 8 streams, 32 tokens, one round, without n-gram.")] = False,
+    as_json: Json = False,
+) -> None:
+    """vLLM alone, with n-gram speculation, and with devices' drafts (about 15 minutes; make install-vllm first)."""
+    if find_spec("vllm") is None:
+        raise SystemExit("vLLM isn't installed here: make install-vllm, then .venv-vllm/bin/python -m bench vllm")
+    from bench import vllm as bench
+
+    settings = bench.Settings(_floats(alpha), [int(n) for n in _floats(streams)], tokens, rounds)
+    if quick:
+        settings = bench.Settings((0.8,), (8,), 32, 1, ngram=False)
+    bench.command(Report(as_json=as_json), settings)
 
 
 @app.callback()

@@ -3,6 +3,7 @@
 Without an address a Ray of our own is started and stopped with the gateway: on loopback only, with a token that is made
 for it, no dashboard, no usage statistics. With one, the gateway joins that cluster as a driver, and what the cluster
 does (network, TLS, tokens) is its operator's business; the model files must lie at the same paths on all its nodes.
+A Ray that this process uses already is used as it is, and left running.
 """
 
 from __future__ import annotations
@@ -114,6 +115,8 @@ class RayHost:
     def _open(self) -> None:
         """In a thread: it takes seconds, and in the main thread Ray would take the process's signals."""
         logging.getLogger("ray").setLevel(logging.ERROR)
+        if self._ray.is_initialized():
+            return
         quiet = {"log_to_driver": False, "configure_logging": False}
         try:
             if self._address:
@@ -191,4 +194,6 @@ def _losses(errors: Any) -> Iterator[None]:
     except errors.RayTaskError as error:  # raised in the replica
         raise ReplicaLost(str(error.cause)) from error
     except errors.RayError as error:
-        raise ReplicaLost(" ".join(str(error).split())[:300]) from error
+        text = " ".join(str(error).split())
+        _, _, detail = text.partition("Worker exit detail: ")
+        raise ReplicaLost(f"its process is gone: {detail[:120]}" if detail else text[:300]) from error
