@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-QUESTION = "Explain in a few sentences why a group of cyclists rides faster than a single one."
+QUESTION = "Tell me how bread is made, step by step."
 START_S = 120.0
 """How long the gateway may take to load its model and answer."""
 STOP_S = 15.0
@@ -138,7 +138,7 @@ def _ask(settings: Settings, console: Console) -> None:
     gateway = {"PACELINE_URL": f"http://{settings.host}:{settings.port}", "PACELINE_API_KEY": _key(settings)}
     environment = {**os.environ, **gateway}
     process = subprocess.Popen(  # noqa: S603
-        [_script("paceline-edge"), "chat", QUESTION, "--compare", "--max-tokens", "120"],
+        [_script("paceline-edge"), "chat", QUESTION, "--compare", "--max-tokens", "150"],
         env=environment,
     )
     _pin(process.pid, core=1)

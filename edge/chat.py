@@ -124,8 +124,10 @@ async def _ask_once(route: Route, wishes: Wishes, text: str, screens: Screens) -
         if route.verified:
             screens.out.print(legend())
         screens.out.print()
-    if wishes.compare:  # the prompt is computed now: else whoever asks first would pay for it and the other profit
-        await route.compare(msgspec.structs.replace(question, max_tokens=1))
+    if (
+        wishes.compare
+    ):  # both sides compute the prompt now: else whoever asks first would pay for it and the other profit
+        await route.ask(msgspec.structs.replace(question, max_tokens=8), SilentAnswer())
     with _answer(wishes, screens) as answer:
         answered = await route.ask(question, answer)
     other: Answered | None = None

@@ -21,7 +21,7 @@ class Proposal:
 
 
 class Continuation(Protocol):
-    """One stream's drafting state. Its length counts output tokens, drafted and fed alike; the prompt is not counted."""
+    """One stream's drafting state. Its length counts output tokens, drafted and fed alike, without the prompt."""
 
     def propose(self) -> Proposal | None:
         """Draft the next token and count it in. None: nothing to propose until `feed` brings more."""
@@ -62,8 +62,8 @@ class Drafter(Protocol):
     ) -> Continuation:
         """Start drafting behind `prompt` and `committed`. `sampling.seed` is set.
 
-        `coupled`: propose the token that the target's rule would pick from the drafter's logits (the same noise); otherwise
-        the drafter's top-1. At temperature 0 the two are the same.
+        `coupled`: propose the token that the target's rule would pick from the drafter's logits (the same noise);
+        otherwise the drafter's top-1. At temperature 0 the two are the same.
         """
         ...
 

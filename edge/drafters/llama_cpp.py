@@ -10,7 +10,9 @@ Several streams share one context; each that drafts has a seat, a sequence of th
 2. A rollback cuts the sequence where it is told to, so what is drafted next sees exactly the tokens that are left.
 3. A seat that is given back keeps its tokens. The next stream takes the seat that agrees longest with its prompt: the
    turns of a conversation don't compute their history again.
-4. More streams than seats, or a full context: no drafts for that stream, and nothing else. Drafts are hints.
+4. What the chat template puts before every question is computed at the start, for all seats: else the cloud would be
+   half through a first answer before a small CPU has caught up.
+5. More streams than seats, or a full context: no drafts for that stream, and nothing else. Drafts are hints.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from numpy.typing import NDArray
 from edge.drafters.base import Proposal
 from edge.llama import Context, ContextSettings, LlamaError, Model
 from edge.openai.vocabulary import Vocabulary
-from edge.protocol.frames import Sampling
+from edge.protocol.frames import Message, Sampling
 from edge.protocol.ledger import agreement
 from edge.protocol.sampling import Sampler
 
@@ -65,6 +67,7 @@ class LlamaCppDrafter:
         self.name = path.stem
         self.vocabulary: Vocabulary = self._model.vocabulary
         self.fingerprint = self.vocabulary.fingerprint
+        self._prepare_seats()
 
     def begin(
         self,
@@ -91,6 +94,18 @@ class LlamaCppDrafter:
         seat = max(free, key=lambda s: (agreement(s.tokens, tokens), -len(s.tokens)))
         seat.taken = True
         return seat
+
+    def _prepare_seats(self) -> None:
+        """Compute what all conversations begin with."""
+        render = self.vocabulary.render
+        one, other = render([Message("user", "a")]), render([Message("user", "b")])
+        prefix = one[: agreement(one, other)]
+        first, *rest = self._seats
+        if self.logits(first, prefix) is None:
+            return
+        for seat in rest:
+            self._cache.copy(first.sequence, seat.sequence, len(prefix))
+            seat.tokens = list(prefix)
 
     def logits(self, seat: _Seat, tokens: Sequence[int]) -> NDArray[np.float32] | None:
         """Logits, (V,), behind `tokens`; a view until the next call. None: they don't fit the context."""
