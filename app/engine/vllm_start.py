@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,8 +38,9 @@ def start(plan: Plan) -> Any:
     require_hooks()
     from vllm.v1.engine.async_llm import AsyncLLM
 
-    with _environment(_variables(plan)):
-        return AsyncLLM.from_engine_args(engine_args(plan))
+    arguments = engine_args(plan)
+    with environment(plan):
+        return AsyncLLM.from_engine_args(arguments)
 
 
 def engine_args(plan: Plan) -> Any:
@@ -107,6 +108,18 @@ def _from_flags(text: str) -> dict[str, Any]:
     return {name: value for name, value in chosen.items() if value != plain[name]} if flags else {}
 
 
+@contextmanager
+def environment(plan: Plan) -> Iterator[None]:
+    """For the processes that are started in the body; a variable that is set already stays as it is."""
+    added = {name: value for name, value in _variables(plan).items() if name not in os.environ}
+    os.environ.update(added)
+    try:
+        yield
+    finally:
+        for name in added:
+            os.environ.pop(name, None)
+
+
 def _variables(plan: Plan) -> dict[str, str]:
     from vllm.platforms import current_platform
 
@@ -119,15 +132,3 @@ def _variables(plan: Plan) -> dict[str, str]:
         values |= {"OMP_NUM_THREADS": str(plan.threads), "VLLM_CPU_OMP_THREADS_BIND": "nobind"}
         values["VLLM_CPU_KVCACHE_SPACE"] = "2"
     return values
-
-
-@contextmanager
-def _environment(values: Mapping[str, str]) -> Iterator[None]:
-    """For what is started in the body; a variable that is set already stays as it is."""
-    added = {name: value for name, value in values.items() if name not in os.environ}
-    os.environ.update(added)
-    try:
-        yield
-    finally:
-        for name in added:
-            os.environ.pop(name, None)

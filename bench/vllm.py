@@ -1,0 +1,265 @@
+"""`bench vllm`: vLLM alone, with its own n-gram speculation, and with the drafts of devices; RTT 0, greedy.
+
+Drafts are cut from the reference, the output of vLLM alone: a device proposes a token every quarter of a plain step,
+and each is the reference's with probability α, by a hash of its position. So α is exact, and drafting costs the machine
+nothing. All engines are up from the start and take turns, so that a slow moment of the machine hits all of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import itertools
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, aclosing
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Any, cast
+
+from app.engine.base import Commit, Refused, Request
+from app.engine.generation import Generation
+from app.engine.vllm_engine import VllmEngine
+from app.engine.vllm_start import Plan, engine_args, environment
+from bench.hf_model import NAME, convert
+from bench.prompts import PROMPTS
+from bench.report import Report
+from edge.drafters.scripted import Pattern, right_with
+from edge.protocol import frames
+from edge.protocol.drafting import DraftingSession
+from edge.protocol.frames import Message, Policy, Sampling
+
+GREEDY = Sampling(temperature=0.0, seed=0)
+_NGRAM = {"method": "ngram", "prompt_lookup_max": 4, "prompt_lookup_min": 2}
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    alphas: Sequence[float] = (0.6, 0.8, 0.9)
+    streams: Sequence[int] = (1, 8)
+    tokens: int = 64
+    rounds: int = 3
+    draft_tokens: int = 8
+    """Checked in a step of one stream, at most."""
+    ngram: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """One stream, as its client saw it."""
+
+    tokens: tuple[int, ...]
+    begun: float
+    first: float
+    last: float
+    """Seconds: when it was asked for, and when its first and last tokens came."""
+    steps: int
+
+    @property
+    def itl_s(self) -> float:
+        return (self.last - self.first) / max(1, len(self.tokens) - 1)
+
+
+Client = Callable[[str, int], Awaitable[Told]]
+"""Ask a question as stream number i."""
+
+
+@dataclass(slots=True)
+class PacedDevice:
+    """Drafts a token every `draft_s` seconds while there is room in its window, as a drafter of its own speed would."""
+
+    reference: Sequence[int]
+    right: Pattern
+    draft_s: float
+    vocabulary: int
+    session: DraftingSession = field(default_factory=lambda: DraftingSession(0, window=16))
+
+    async def run(self, generation: Generation) -> tuple[float, float]:
+        """To the end; gives the times of the first and the last tokens."""
+        drafting = asyncio.create_task(self._draft(generation)) if self.draft_s else None
+        first = last = 0.0
+        try:
+            async with aclosing(cast("Any", generation.events())) as events:
+                async for event in events:
+                    if isinstance(event, Commit):
+                        last = time.perf_counter()
+                        first = first or last
+                        self.session.commit(frames.Commit(0, event.start, event.tokens, event.drafted))
+                    elif isinstance(event, Refused):
+                        self.session.refused(frames.Error(0, "draft_refused", epoch=event.lowest_epoch))
+        finally:
+            if drafting is not None:
+                drafting.cancel()
+                await asyncio.gather(drafting, return_exceptions=True)
+        return first, last
+
+    async def _draft(self, generation: Generation) -> None:
+        due = time.perf_counter()
+        while True:
+            due = max(due + self.draft_s, time.perf_counter() - self.draft_s)
+            await asyncio.sleep(max(0.0, due - time.perf_counter()))
+            position = self.session.end
+            if self.session.wants_draft and position < len(self.reference):
+                token = self.reference[position]
+                self.session.draft(token if self.right(position) else (token + 1) % self.vocabulary)
+            while (block := self.session.next_block(flush=position + 1 >= len(self.reference))) is not None:
+                generation.offer(block.epoch, block.start, block.tokens)
+
+
+@dataclass(slots=True)
+class Plain:
+    """vLLM without us."""
+
+    llm: Any
+    vocabulary: Any
+    settings: Settings
+    _count: Any = field(default_factory=itertools.count)
+
+    async def ask(self, question: str, _: int) -> Told:
+        from vllm import SamplingParams
+        from vllm.sampling_params import RequestOutputKind
+
+        params = SamplingParams(
+            temperature=0.0,
+            max_tokens=self.settings.tokens,
+            min_tokens=self.settings.tokens,
+            detokenize=False,
+            output_kind=RequestOutputKind.DELTA,
+        )
+        prompt = {"type": "token", "prompt_token_ids": self.vocabulary.render([Message("user", question)])}
+        tokens: list[int] = []
+        begun, first, last, steps = time.perf_counter(), 0.0, 0.0, 0
+        async for output in self.llm.generate(prompt, params, f"plain-{next(self._count)}"):
+            last = time.perf_counter()
+            first = first or last
+            steps += 1
+            tokens += output.outputs[0].token_ids
+        return Told(tuple(tokens), begun, first, last, steps)
+
+
+@dataclass(slots=True)
+class Hybrid:
+    engine: VllmEngine
+    settings: Settings
+    references: dict[str, tuple[int, ...]]
+    _count: Any = field(default_factory=itertools.count)
+
+    def client(self, policy: Policy, alpha: float | None, draft_s: float) -> Client:
+        async def ask(question: str, stream: int) -> Told:
+            reference, vocabulary = self.references[question], self.engine.vocabulary
+            right = right_with(alpha or 0.0, stream)
+            device = PacedDevice(reference, right, 0.0 if alpha is None else draft_s, vocabulary.size)
+            request = Request(
+                id=f"hybrid-{next(self._count)}",
+                tenant="bench",
+                prompt=tuple(vocabulary.render([Message("user", question)])),
+                sampling=GREEDY,
+                max_tokens=self.settings.tokens,
+                min_tokens=self.settings.tokens,
+                policy=policy,
+            )
+            begun = time.perf_counter()
+            generation = self.engine.submit(request)
+            first, last = await device.run(generation)
+            return Told(tuple(generation.ledger.tokens), begun, first, last, generation.usage().steps)
+
+        return ask
+
+
+async def measure(client: Client, streams: int) -> list[Told]:
+    return list(await asyncio.gather(*(client(PROMPTS[i], i) for i in range(streams))))
+
+
+@dataclass(slots=True)
+class Cell:
+    """A row in the making."""
+
+    mode: str
+    alpha: float | None
+    streams: int
+    rounds: list[list[Told]] = field(default_factory=list)
+
+    def row(self, references: dict[str, tuple[int, ...]]) -> dict[str, Any]:
+        told = [one for answers in self.rounds for one in answers]
+        spans = [max(t.last for t in answers) - min(t.begun for t in answers) for answers in self.rounds]
+        tokens = [sum(len(t.tokens) for t in answers) for answers in self.rounds]
+        same = [t.tokens == references[PROMPTS[i]] for answers in self.rounds for i, t in enumerate(answers)]
+        return {
+            "mode": self.mode,
+            "alpha": self.alpha,
+            "streams": self.streams,
+            "tok_s": median(n / s for n, s in zip(tokens, spans, strict=True)),
+            "itl_ms": median(sum(t.itl_s for t in answers) / len(answers) for answers in self.rounds) * 1e3,
+            "steps_per_token": sum(t.steps for t in told) / sum(tokens),
+            "identical": all(same),
+        }
+
+
+async def run(settings: Settings, advance: Callable[[], None] = lambda: None) -> list[dict[str, Any]]:
+    plan = Plan(model=str(convert()), context=512, streams=max(settings.streams), draft_tokens=settings.draft_tokens)
+    async with AsyncExitStack() as stack:
+        engine = VllmEngine(
+            plan.model, model_id=NAME, context=512, streams=plan.streams, draft_tokens=plan.draft_tokens
+        )
+        await engine.start()
+        stack.push_async_callback(engine.stop)
+        plain = Plain(await _start_plain(plan, stack, None), engine.vocabulary, settings)
+        speculative = {**_NGRAM, "num_speculative_tokens": settings.draft_tokens}
+        ngram = await _start_plain(plan, stack, speculative) if settings.ngram else None
+        references: dict[str, tuple[int, ...]] = {}
+        for told, prompt in zip(await measure(plain.ask, max(settings.streams)), PROMPTS, strict=False):
+            references[prompt] = told.tokens
+        hybrid = Hybrid(engine, settings, references)
+        cells: list[Cell] = []
+        for streams in settings.streams:
+            await measure(hybrid.client("eager", None, 0.0), streams)  # both warm
+            step_s = median(t.itl_s for t in await measure(plain.ask, streams))
+            clients = _clients(settings, plain, ngram and Plain(ngram, engine.vocabulary, settings), hybrid, step_s / 4)
+            made = [(Cell(mode, alpha, streams), client) for mode, alpha, client in clients]
+            for _ in range(settings.rounds):
+                for cell, client in made:
+                    cell.rounds.append(await measure(client, streams))
+                    advance()
+            cells += [cell for cell, _ in made]
+        return [cell.row(references) for cell in cells]
+
+
+def _clients(
+    settings: Settings, plain: Plain, ngram: Plain | None, hybrid: Hybrid, draft_s: float
+) -> list[tuple[str, float | None, Client]]:
+    clients: list[tuple[str, float | None, Client]] = [("cloud", None, plain.ask)]
+    clients.append(("eager", None, hybrid.client("eager", None, draft_s)))
+    if ngram is not None:
+        clients.append(("ngram", None, ngram.ask))
+    policies: tuple[Policy, ...] = ("eager", "hold")
+    clients += [(p, alpha, hybrid.client(p, alpha, draft_s)) for alpha in settings.alphas for p in policies]
+    return clients
+
+
+async def _start_plain(plan: Plan, stack: AsyncExitStack, speculative: dict[str, Any] | None) -> Any:
+    from vllm.v1.engine.async_llm import AsyncLLM
+
+    def start() -> Any:
+        arguments = dataclasses.replace(engine_args(plan), scheduler_cls=None, speculative_config=speculative)
+        with environment(plan):
+            return AsyncLLM.from_engine_args(arguments)
+
+    llm = await asyncio.to_thread(start)
+    stack.push_async_callback(asyncio.to_thread, llm.shutdown)
+    return llm
+
+
+def command(report: Report, settings: Settings) -> None:
+    cells = len(settings.streams) * settings.rounds * (2 + settings.ngram + 2 * len(settings.alphas))
+    report.say("Starting vLLM, once for each way of running it: a minute each …")
+    with report.progress() as progress:
+        task = progress.add_task("measurements", total=cells)
+        rows = asyncio.run(run(settings, lambda: progress.advance(task)))
+    report.table("vLLM on this machine, greedy, RTT 0; eager without α: no drafts come", rows)
+    for streams in settings.streams:
+        alone, undrafted = (
+            next(row["itl_ms"] for row in rows if (row["mode"], row["alpha"], row["streams"]) == (mode, None, streams))
+            for mode in ("cloud", "eager")
+        )
+        report.say(f"Without drafts, {streams} streams: {undrafted / alone:.3f} × vLLM alone (ITL)")
+    report.result({"rows": rows})
