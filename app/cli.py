@@ -69,7 +69,7 @@ def serve(
     host: Annotated[str | None, typer.Option(help="Address to listen on.")] = None,
     port: Annotated[int | None, typer.Option(help="Port to listen on; 0: any free one.")] = None,
     engine: Annotated[str | None, typer.Option(help="llama_cpp, vllm or scripted.")] = None,
-    model: Annotated[str | None, typer.Option(help="The target: a GGUF, or for vLLM a folder; in the model cache, or a path.")] = None,
+    model: Annotated[str | None, typer.Option(help="The target: a GGUF, for vLLM a folder or hub name.")] = None,
     model_id: Annotated[str | None, typer.Option(help="The model's name in the API.")] = None,
     threads: Annotated[int | None, typer.Option(help="CPU threads of the target.")] = None,
     streams: Annotated[int | None, typer.Option(help="Streams in one step of the target.")] = None,
@@ -78,7 +78,7 @@ def serve(
 ) -> None:
     """Start the gateway. Every setting can also be given as PACELINE_* or in .env; see .env.example.
 
-    With --engine vllm, what follows a `--` goes to vLLM: serve --engine vllm --model Qwen/Qwen3-8B -- --quantization fp8
+    With --engine vllm, what follows a `--` goes to vLLM: serve --engine vllm --model NAME -- --quantization fp8
     """
     settings = _settings(
         host=host,
@@ -109,6 +109,8 @@ def serve(
         extra = error.name if error.name in ("ray", "vllm") else "llama"
         what = "--replicas" if extra == "ray" else f"The engine {settings.engine}"
         _fail(f"{what} needs {error.name}, which isn't installed: pip install 'paceline[{extra}]'.")
+    if settings.engine == "vllm":
+        Console(stderr=True).print(f"Starting vLLM with {settings.vllm_model}, a minute or so …", highlight=False)
     server = AnnouncingServer(create_app(settings, built), settings)
     try:
         server.run()
