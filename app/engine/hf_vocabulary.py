@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import jinja2
@@ -59,6 +60,20 @@ class HfVocabulary:
         except (jinja2.TemplateError, ValueError) as error:  # ValueError: the tokenizer brings no template
             raise InvalidRequest(f"the model's chat template refuses these messages: {error}") from error
         return self.encode(text, special=True)
+
+
+@contextmanager
+def open_vocabulary(model: str) -> Iterator[HfVocabulary]:
+    """A model's tokenizer without the model: of a folder, or a name on the hub. Raises OSError or ValueError."""
+    from transformers import AutoConfig, AutoTokenizer, GenerationConfig
+
+    try:
+        ends = GenerationConfig.from_pretrained(model).eos_token_id
+    except OSError:  # there needn't be one
+        ends = None
+    size = AutoConfig.from_pretrained(model).get_text_config().vocab_size
+    tokenizer = AutoTokenizer.from_pretrained(model)
+    yield HfVocabulary(tokenizer, size=size, ends=(ends,) if isinstance(ends, int) else ends or ())
 
 
 def _pieces(backend: Any, size: int) -> tuple[bytes, ...]:
