@@ -65,7 +65,7 @@ class Settings(BaseSettings):
     """Of a Ray cluster for the replicas; empty: a Ray of our own on this host."""
     replica_cpus: float = Field(default=1.0, ge=0)
     replica_gpus: float | None = Field(default=None, ge=0)
-    """What a replica takes of a cluster's node. GPUs, if not set: 1 where layers of the model are on one, else 0."""
+    """What a replica takes of a cluster's node. GPUs, if not set: 1 with vLLM or `gpu_layers`, else 0."""
     vllm_args: str = ""
     """More for vLLM: flags as on its command line, or a JSON object of its engine's arguments."""
     scripted_step_ms: float = Field(default=30.0, ge=0)
@@ -120,7 +120,9 @@ class Settings(BaseSettings):
     @property
     def gpus(self) -> float:
         """What a replica takes."""
-        return float(self.gpu_layers != 0) if self.replica_gpus is None else self.replica_gpus
+        if self.replica_gpus is not None:
+            return self.replica_gpus
+        return float(self.gpu_layers != 0 or self.engine == "vllm")
 
     @property
     def database(self) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from importlib.util import find_spec
-from pathlib import PurePath
+from pathlib import Path
 
 from app.config import Settings
 from app.engine.base import Engine
@@ -36,6 +36,10 @@ def _replicated(settings: Settings) -> Engine:
         from edge.script import ScriptVocabulary
 
         build, vocabulary = _scripted(settings), lambda: nullcontext(ScriptVocabulary())
+    elif settings.engine == "vllm":
+        from app.engine import hf_vocabulary
+
+        build, vocabulary = _vllm(settings), partial(hf_vocabulary.open_vocabulary, settings.vllm_model)
     else:
         from app.engine.llama_cpp import open_vocabulary
 
@@ -94,10 +98,11 @@ def _vllm(settings: Settings) -> Callable[..., Engine]:
         raise ModuleNotFoundError("No module named 'vllm'", name="vllm")
     from app.engine.vllm_engine import VllmEngine
 
+    folder = Path(settings.vllm_model).absolute()  # a replica's working folder is another
     return partial(
         VllmEngine,
-        settings.vllm_model,
-        model_id=settings.target_id or PurePath(settings.vllm_model).name,
+        str(folder) if folder.is_dir() else settings.vllm_model,
+        model_id=settings.target_id or Path(settings.vllm_model).name,
         context=settings.context,
         streams=settings.engine_streams,
         threads=settings.target_threads,

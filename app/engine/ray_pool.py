@@ -123,6 +123,8 @@ class RayHost:
                 self._ray.init(address=self._address, **quiet)
             else:
                 self._open_local(quiet)
+        except ReplicaLost:
+            raise
         except Exception as error:  # what Ray raises here is not limited to its own errors
             raise ReplicaLost(f"Ray can't be used: {error}") from error
         self._opened = True
@@ -137,6 +139,13 @@ class RayHost:
             object_store_memory=_OBJECT_STORE_BYTES,
             **quiet,
         )
+        needed, found = self._replicas * self._resources["num_gpus"], self._ray.cluster_resources().get("GPU", 0)
+        if needed > found:
+            self._ray.shutdown()
+            raise ReplicaLost(
+                f"{self._replicas} replicas take {needed:g} GPUs and this host has {found:g}: start fewer, or set"
+                " PACELINE_REPLICA_GPUS to what each of them takes"
+            )
 
 
 class RayReplica:

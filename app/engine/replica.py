@@ -157,6 +157,8 @@ class Replica:
             return
         self._generations[key] = generation
         generation.relay(lambda progress: self._relay(key, progress), lambda ahead: self._widen(key, ahead))
+        if generation.finished is not None:  # what was carried here was the whole output
+            self._relay(key, Progress(usage=generation.usage(), finished=generation.finished))
 
     def _relay(self, key: int, progress: Progress) -> None:
         self._progress.append((key, progress))
