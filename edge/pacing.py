@@ -9,7 +9,7 @@ it were, α^k; below 1% it costs energy and brings nothing.
 Block. One token a frame: the cloud steps when it steps, and what waits here for company may miss the step. Drafts that
 are ready together travel together anyway, for the writer takes all that is there. Only `sync` sends whole rounds.
 
-Turn. Tokens proposed in one visit to the worker thread: one, unless the drafter is so fast that the visit costs more.
+Turn. Tokens that the worker thread hands over at a time: one, unless the drafter is so fast that this costs more.
 """
 
 from __future__ import annotations

@@ -38,6 +38,8 @@ from edge.worker import Desk, Mend, Worker
 log = logging.getLogger("paceline.edge.run")
 
 _UNREAD = 256
+_VISIT = 8
+"""Tokens that a stream drafts before another one's turn is looked at again, at most."""
 _FIRST_EPOCH = 1
 """A fresh mailbox is at epoch 0 and names 1 as the lowest that is safe: then what was sent ahead of `opened` counts."""
 
@@ -104,6 +106,7 @@ class Run:
         if self._stream.phase is not Phase.ENDED:
             self._stream.cancel()
             self._connection.wake(self._stream)
+        self._context += 1  # a visit under way ends with the token that it is on
         if self._drafting is not None:
             self._drafting.cancel()
             await asyncio.gather(self._drafting, return_exceptions=True)
@@ -122,12 +125,27 @@ class Run:
             while True:
                 while (count := self._room()) == 0:
                     await self._change()
-                context, mend = self._context, self._take_mend()
-                proposals, seconds = await self._worker.run(partial(desk.visit, mend, count))
-                self._proposed(context, proposals, count, seconds)
+                await self._visit(desk, count)
         except Exception:  # drafts are hints: the stream goes on without
             log.exception("the drafter failed; the stream goes on without drafts")
             self._meter.drafter_failed = True
+            self._exhausted = True
+            self._flush()
+
+    async def _visit(self, desk: Desk, count: int) -> None:
+        """Let the drafter propose up to `count` tokens. They come to `_proposed` one by one, meanwhile."""
+        context, mend = self._context, self._take_mend()
+        loop = asyncio.get_running_loop()
+
+        def go_on() -> bool:  # asked in the worker thread
+            current = self._context == context and self._session.finish is None
+            return current and not self._exhausted and not self._worker.wanted
+
+        def deliver(proposals: list[Proposal], seconds: float) -> None:
+            loop.call_soon_threadsafe(self._proposed, context, proposals, seconds)
+
+        dry = await self._worker.run(partial(desk.visit, mend, count, self._turn, go_on, deliver))
+        if dry and context == self._context:
             self._exhausted = True
             self._flush()
 
@@ -143,15 +161,15 @@ class Run:
         room = session.ahead - len(session.tail)
         if self._request.max_tokens is not None:
             room = min(room, self._request.max_tokens - session.end)
-        return max(0, min(room, self._turn))
+        return max(0, min(room, max(_VISIT, self._turn)))
 
     def _take_mend(self) -> Mend | None:
         keep, self._valid = self._valid, None
         return None if keep is None else Mend(keep, tuple(self._session.ledger.tokens[keep:]))
 
-    def _proposed(self, context: int, proposals: list[Proposal], count: int, seconds: float) -> None:
+    def _proposed(self, context: int, proposals: list[Proposal], seconds: float) -> None:
         self._meter.proposed(len(proposals), seconds)
-        if context != self._context or self._session.finish is not None:
+        if context != self._context or self._session.finish is not None or self._exhausted:
             self._meter.discarded += len(proposals)
             return
         start, tokens = self._session.end, list[int]()
@@ -162,7 +180,6 @@ class Run:
                 self._exhausted = True
                 break
         self._meter.discarded += len(proposals) - len(tokens)
-        self._exhausted = self._exhausted or len(proposals) < count
         if tokens:
             confidences = tuple(proposal.confidence for proposal in proposals[: len(tokens)])
             self._emit(Drafted(self._clock(), start, tuple(tokens), confidences))

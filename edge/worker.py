@@ -12,6 +12,7 @@ import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 from edge.drafters.base import Continuation, Drafter, Proposal
@@ -27,17 +28,30 @@ class Worker:
 
     def __init__(self) -> None:
         self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="drafter")
+        self._made = 0
+        self._begun = 0
+
+    @property
+    def wanted(self) -> bool:
+        """Whether a call waits behind the one that runs. For that one to ask, in the worker thread."""
+        return self._made > self._begun
 
     async def run(self, call: Callable[[], T]) -> T:
         """If the caller is cancelled, a call that has begun runs on."""
-        return await asyncio.get_running_loop().run_in_executor(self._pool, call)
+        self._made += 1
+        return await asyncio.get_running_loop().run_in_executor(self._pool, partial(self._begin, call))
 
     def submit(self, call: Callable[[], None]) -> None:
         """Not waited for."""
+        self._made += 1
         try:
-            self._pool.submit(call).add_done_callback(_report)
+            self._pool.submit(partial(self._begin, call)).add_done_callback(_report)
         except RuntimeError:  # closed: nothing runs in the thread any more
             call()
+
+    def _begin(self, call: Callable[[], T]) -> T:
+        self._begun += 1
+        return call()
 
     async def close(self) -> None:
         """Waits for the calls made so far."""
@@ -71,19 +85,39 @@ class Desk:
         if not self._closed:
             self._continuation = self._drafter.begin(prompt, sampling, committed=committed, coupled=coupled)
 
-    def visit(self, mend: Mend | None, count: int) -> tuple[list[Proposal], float]:
-        """Mend the cache, then propose up to `count` tokens, fewer if out of ideas; and the seconds that each took."""
+    def visit(
+        self,
+        mend: Mend | None,
+        count: int,
+        turn: int,
+        go_on: Callable[[], bool],
+        deliver: Callable[[list[Proposal], float], None],
+    ) -> bool:
+        """Mend the cache, then propose up to `count` tokens. True: the drafter is out of ideas.
+
+        Each `turn` of them is delivered as it comes, with the seconds that each took; drafting doesn't wait for what is
+        made of them. Another turn begins while `go_on()`; the first always does, so that several streams all get on.
+        """
         continuation = self._continuation
         if continuation is None:
-            return [], 0.0
+            return True
         began = self._clock()
         if mend is not None:
             continuation.rollback(mend.keep)
             continuation.feed(mend.feed)
-        proposals: list[Proposal] = []
-        while len(proposals) < count and (proposal := continuation.propose()) is not None:
-            proposals.append(proposal)
-        return proposals, (self._clock() - began) / max(1, len(proposals))
+        while True:
+            proposals: list[Proposal] = []
+            while len(proposals) < min(turn, count) and (proposal := continuation.propose()) is not None:
+                proposals.append(proposal)
+            count -= len(proposals)
+            now = self._clock()
+            if proposals:
+                deliver(proposals, (now - began) / len(proposals))
+            if len(proposals) < turn and count:
+                return True
+            if not count or not go_on():
+                return False
+            began = now
 
     def close(self) -> None:
         self._closed = True
