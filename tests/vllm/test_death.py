@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from typing import Any
 
 import pytest
 
@@ -39,5 +40,5 @@ async def test_streams_end_with_an_error_and_nothing_new_is_taken() -> None:
     assert engine.load().running == 0
 
 
-def _process(engine: VllmEngine):  # type: ignore[no-untyped-def]
+def _process(engine: VllmEngine) -> Any:
     return engine._llm.engine_core.resources.engine_manager.processes[0]

@@ -34,7 +34,7 @@ def exact(prefix: Sequence[int]) -> NDArray[np.float64]:
 
 def p_value(tokens: Sequence[int], probabilities: NDArray[np.float64]) -> float:
     """Of Pearson's test; what is expected fewer than eight times is one cell."""
-    from scipy.stats import chisquare
+    from scipy.stats import chisquare  # type: ignore[import-untyped]
 
     expected = probabilities * len(tokens)
     cells = np.flatnonzero(expected >= 8)

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from app.engine.base import Commit, Refused
+from app.engine.generation import Generation
 from app.engine.vllm_engine import VllmEngine
 from edge.protocol.errors import InvalidRequest
 from edge.protocol.frames import Sampling
@@ -134,8 +135,7 @@ async def test_a_draft_with_a_hole_is_refused_and_a_higher_epoch_is_taken(engine
     generation = engine.submit(ask(engine, STORY, policy="hold", hold_s=60.0))
     await until(generation, 1)
     generation.offer(1, 5, reference[5:9])
-    refused = [event async for event in _until_refused(generation)]
-    assert refused == [Refused(2)]
+    assert await _refusal(generation) == Refused(2)
     generation.offer(2, 1, [*reference[1:5], engine.vocabulary.size])  # no such token: it must not get to the model
     generation.offer(3, 1, reference[1:5])
     await until(generation, 6)
@@ -143,11 +143,11 @@ async def test_a_draft_with_a_hole_is_refused_and_a_higher_epoch_is_taken(engine
     generation.cancel()
 
 
-async def _until_refused(generation):  # type: ignore[no-untyped-def]
+async def _refusal(generation: Generation) -> Refused:
     async for event in generation.events(len(generation.ledger)):
-        yield event
         if isinstance(event, Refused):
-            return
+            return event
+    raise AssertionError("the stream ended")
 
 
 @pytest.mark.parametrize("drafted", [False, True])
