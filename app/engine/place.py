@@ -11,7 +11,7 @@ from app.engine.base import Load, ReplicaState, Request
 from app.engine.replica import Loaded, Mail, News, encode
 
 if TYPE_CHECKING:
-    from app.engine.pool import Moving
+    from app.engine.moving import Moving
 
 IN_FLIGHT = 64
 """Mails that the replica hasn't taken yet; past that they are merged until it has."""

@@ -20,43 +20,26 @@ import contextlib
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack, aclosing
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import msgspec
 
 from app.engine.base import Finished, Load, ReplicaState, Request
 from app.engine.generation import Generation, Progress
+from app.engine.moving import Moving
 from app.engine.place import Host, Place, ReplicaLost
 from app.engine.placement import Placement
 from app.engine.replica import Loaded, News, decode_loaded, decode_news
 from edge.openai.vocabulary import Vocabulary
 from edge.protocol.errors import EngineFailed, Overloaded
-from edge.protocol.frames import ModelInfo, Reason, Usage
+from edge.protocol.frames import ModelInfo, Reason
 
 logger = logging.getLogger(__name__)
 
 MAX_LOSSES = 3
 """A stream that was on more replicas than this as they died is ended: it may be what kills them."""
-
-
-@dataclass(slots=True, eq=False)
-class Moving:
-    """A stream of the pool."""
-
-    generation: Generation
-    began: float
-    place: Place | None = None
-    """Where it is; None: homeless."""
-    key: int = 0
-    """Its name there: another one each time."""
-    park_at: int | None = None
-    before: Usage = field(default_factory=Usage)
-    """What it used on the replicas where it was before."""
-    losses: int = 0
-    lost_at: float | None = None
-    """When its replica was lost, until its next token comes."""
 
 
 class Pool:
@@ -337,23 +320,32 @@ class Pool:
         async with aclosing(place.remote.news()) as news:
             while True:
                 try:
-                    async with asyncio.timeout(self._silence_s):
-                        data = await anext(news)
-                    told = decode_news(data)
-                except TimeoutError:
-                    raise ReplicaLost(f"silent for {self._silence_s:.0f} s") from None
+                    told = decode_news(await self._next(news))
                 except StopAsyncIteration:
                     raise ReplicaLost("it has ended") from None
                 except msgspec.MsgspecError as error:
                     raise ReplicaLost(f"it runs another version: {error}") from error
                 self._hear(place, told)
 
+    async def _next(self, news: AsyncGenerator[bytes, None]) -> bytes:
+        """Raises ReplicaLost if nothing comes."""
+        told = asyncio.ensure_future(anext(news))
+        try:
+            for _ in range(2):  # the first wait may have expired because it was this process that was stopped
+                done, _ = await asyncio.wait([told], timeout=self._silence_s / 2)
+                if done:
+                    return told.result()
+            raise ReplicaLost(f"silent for {self._silence_s:.0f} s")
+        finally:
+            told.cancel()
+            await asyncio.wait([told])
+
     def _hear(self, place: Place, news: News) -> None:
         place.heard(news)
         for key, progress in news.progress:
             stream = place.streams.get(key)
             if stream is not None and not _broke(news, progress):
-                self._apply(stream, _counted(progress, stream.before))
+                self._apply(stream, stream.counted(progress))
         for key, ahead in news.windows:
             if key in place.streams:
                 place.streams[key].generation.widen(ahead)
@@ -377,24 +369,3 @@ class Pool:
 def _broke(news: News, progress: Progress) -> bool:
     """Whether a stream ended only because its engine failed: then it goes on elsewhere."""
     return news.failure is not None and progress.finished is not None and progress.finished.reason == "error"
-
-
-def _counted(progress: Progress, before: Usage) -> Progress:
-    """With what was used on earlier replicas. `prompt` and `completion` are of the whole stream anyway."""
-    usage, finished = progress.usage, progress.finished
-    return replace(
-        progress,
-        usage=None if usage is None else _sum(usage, before),
-        finished=None if finished is None else replace(finished, usage=_sum(finished.usage, before)),
-    )
-
-
-def _sum(usage: Usage, before: Usage) -> Usage:
-    return msgspec.structs.replace(
-        usage,
-        drafted=usage.drafted + before.drafted,
-        verified=usage.verified + before.verified,
-        accepted=usage.accepted + before.accepted,
-        matched=usage.matched + before.matched,
-        steps=usage.steps + before.steps,
-    )

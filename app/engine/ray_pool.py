@@ -33,6 +33,7 @@ _OWN_RAY = {
     "RAY_AUTH_MODE": "token",
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # so Ray calls what binds to loopback only; it works on all systems
+    "RAY_worker_niceness": "0",  # 15 by default: anything else on the host would go before the models
     "RAY_prestart_worker_first_driver": "0",
     "RAY_kill_child_processes_on_worker_exit_with_raylet_subreaper": "1",  # engines may have processes of their own
 }
