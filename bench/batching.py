@@ -17,6 +17,7 @@ from typing import Any
 from app.engine.base import Engine, Request
 from app.engine.llama_cpp import LlamaCppEngine
 from bench.hybrid import Device, Drafts
+from bench.lag import Lag, lag_probe
 from bench.llama_server import LlamaServer
 from bench.prompts import PROMPTS
 from bench.report import Report
@@ -34,6 +35,8 @@ class Rates:
     ours: list[float] = field(default_factory=list)
     llama_server: list[float] = field(default_factory=list)
     one_stream: list[float] = field(default_factory=list)
+    lag: list[Lag] = field(default_factory=list)
+    """Of the event loop, while all our streams run."""
     same_text: bool = True
     """Whether all outputs of the two began alike; later a floating-point tie may part them."""
 
@@ -46,6 +49,7 @@ class Rates:
             "one_stream_tok_s": one,
             "ours_over_llama_server": ours / server,
             "ours_over_one_stream": ours / one,
+            "loop_lag_p99_ms": max(lag.percentile_ms(99) for lag in self.lag),
             "same_text": self.same_text,
         }
 
@@ -103,7 +107,9 @@ async def _round(
 ) -> None:
     """A sample of each."""
     began = time.perf_counter()
-    outputs = await generate(engine, prompts, tokens, f"all-{label}")
+    with lag_probe() as lag:
+        outputs = await generate(engine, prompts, tokens, f"all-{label}")
+    rates.lag.append(lag)
     rates.ours.append(len(prompts) * tokens / (time.perf_counter() - began))
     began = time.perf_counter()
     theirs = await asyncio.to_thread(server.generate, prompts, tokens)
