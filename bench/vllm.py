@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import itertools
+import os
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, aclosing
@@ -196,6 +197,7 @@ class Cell:
 
 
 async def run(settings: Settings, advance: Callable[[], None] = lambda: None) -> list[dict[str, Any]]:
+    os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
     plan = Plan(model=str(convert()), context=512, streams=max(settings.streams), draft_tokens=settings.draft_tokens)
     async with AsyncExitStack() as stack:
         engine = VllmEngine(
@@ -205,16 +207,19 @@ async def run(settings: Settings, advance: Callable[[], None] = lambda: None) ->
         stack.push_async_callback(engine.stop)
         plain = Plain(await _start_plain(plan, stack, None), engine.vocabulary, settings)
         speculative = {**_NGRAM, "num_speculative_tokens": settings.draft_tokens}
-        ngram = await _start_plain(plan, stack, speculative) if settings.ngram else None
+        ngram = None
+        if settings.ngram:
+            ngram = Plain(await _start_plain(plan, stack, speculative), engine.vocabulary, settings)
         references: dict[str, tuple[int, ...]] = {}
         for told, prompt in zip(await measure(plain.ask, max(settings.streams)), PROMPTS, strict=False):
             references[prompt] = told.tokens
         hybrid = Hybrid(engine, settings, references)
         cells: list[Cell] = []
         for streams in settings.streams:
-            await measure(hybrid.client("eager", None, 0.0), streams)  # both warm
+            for client in (hybrid.client("eager", None, 0.0), *([ngram.ask] if ngram else [])):
+                await measure(client, streams)  # warm; n-gram's code is compiled at its first use
             step_s = median(t.itl_s for t in await measure(plain.ask, streams))
-            clients = _clients(settings, plain, ngram and Plain(ngram, engine.vocabulary, settings), hybrid, step_s / 4)
+            clients = _clients(settings, plain, ngram, hybrid, step_s / 4)
             made = [(Cell(mode, alpha, streams), client) for mode, alpha, client in clients]
             for _ in range(settings.rounds):
                 for cell, client in made:

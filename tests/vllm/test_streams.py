@@ -71,9 +71,12 @@ async def test_parked_streams_give_their_places_to_those_that_wait(engine: VllmE
         await until(generation, 3)
     assert await answers(engine, ("List ten fruits.",) * 2) == [other, other]
     assert [generation.ledger.tokens for generation in parked] == [reference[:3]] * 8
-    for generation in parked:
+    for generation in parked[:2]:
+        generation.cancel()
+    for generation in parked[2:]:
         generation.attach()
-    assert await asyncio.gather(*map(read, parked)) == [reference] * 8
+    assert await asyncio.gather(*map(read, parked[2:])) == [reference] * 6
+    assert await engine._llm.engine_core.call_utility_async("paceline_streams") == []
 
 
 async def test_cancelled_it_is_forgotten_everywhere(engine: VllmEngine) -> None:
