@@ -78,9 +78,11 @@ class Cell:
         """All schemes, one after the other: seconds and steps per token, measured and simulated."""
         right = right_with(self.alpha, seed)
         pattern = [right(position) for position in range(_LONGEST)]
-        times = Times(self.settings.t_d_s, self.settings.t_v_s, self.rtt_ms / 1e3)
+        # The proxy's own delay is a part of the network that is simulated.
+        rtt_s = max(self.rtt_ms / 1e3, self.socket.rtt_s or 0.0)
+        times = Times(self.settings.t_d_s, self.settings.t_v_s, rtt_s)
         length, _ = best_sync(pattern, times)
-        found: dict[str, float] = {"sync_length": length}
+        found: dict[str, float] = {"sync_length": length, "rtt": rtt_s}
         for scheme, policy in SCHEMES:
             tokens = self.settings.tokens(_simulated(scheme, pattern, times, length).itl_s)
             drafter = ScriptedDrafter(self.script, right, draft_s=self.settings.t_d_s)
@@ -136,6 +138,7 @@ def row(cell: Cell, measured: Sequence[dict[str, float]]) -> dict[str, Any]:
         "eager_formula_ms": formula * 1e3,
         "hold_steps_per_token": mean["hold_steps"],
         "eager_steps_per_token": mean["eager_steps"],
+        "rtt_measured_ms": mean["rtt"] * 1e3,
         "sync_sim_ms": mean["sync_sim"] * 1e3,
         "hold_sim_ms": mean["hold_sim"] * 1e3,
         "eager_abandon_sim_ms": mean["eager_abandon_sim"] * 1e3,
