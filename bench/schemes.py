@@ -17,7 +17,7 @@ from typing import Any
 from bench.events import Outcome, Times, best_sync, simulate, simulate_cloud, simulate_sync
 from bench.gateway import Plan, cores, gateway, networks, pinned
 from bench.report import Report
-from edge.connection import Connection
+from edge.connection import Connection, Timing
 from edge.drafters.scripted import ScriptedDrafter, right_with
 from edge.events import Ended
 from edge.protocol import latency
@@ -60,6 +60,8 @@ class Settings:
 
 
 SCHEMES: tuple[tuple[str, Policy], ...] = (("cloud", "eager"), ("sync", "sync"), ("hold", "hold"), ("eager", "eager"))
+_TIMING = Timing(ping_s=0.5)
+"""So that the round trip is known before the first row is over."""
 _LONGEST = 240
 """Tokens of a stream, at most."""
 
@@ -165,7 +167,9 @@ async def run(
         # Not before: a child begins where its parent is.
         stack.enter_context(pinned(edge_core))
         sockets = {
-            rtt: await stack.enter_async_context(Connection(f"http://127.0.0.1:{port}", key=address.key))
+            rtt: await stack.enter_async_context(
+                Connection(f"http://127.0.0.1:{port}", key=address.key, timing=_TIMING)
+            )
             for rtt, port in ports.items()
         }
         for repeat in range(settings.repeats):

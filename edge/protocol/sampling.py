@@ -75,9 +75,9 @@ class Sampler:
         NothingLeft, and ValueError for a row of another length.
         """
         rule = self.sampling
-        if rule.temperature == 0 and allowed is None and self._penalties is None and len(logits) == self.vocabulary:
-            token = int(logits.argmax())
-            if math.isfinite(logits[token]):
+        if rule.temperature == 0 and self._penalties is None and len(logits) == self.vocabulary:
+            token = int(logits.argmax())  # the first of all is the first of the allowed ones, if it is one of them
+            if math.isfinite(logits[token]) and (allowed is None or allowed[token]):
                 return token
         with np.errstate(over="ignore", invalid="ignore"):
             row = self._row(logits, allowed)
