@@ -49,7 +49,7 @@ class Rates:
             "one_stream_tok_s": one,
             "ours_over_llama_server": ours / server,
             "ours_over_one_stream": ours / one,
-            "loop_lag_p99_ms": max(lag.percentile_ms(99) for lag in self.lag),
+            "loop_lag_p99_ms": max((lag.percentile_ms(99) for lag in self.lag), default=0.0),
             "same_text": self.same_text,
         }
 

@@ -13,7 +13,9 @@ import contextlib
 import logging
 import os
 import secrets
+import signal
 import sys
+import threading
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any
@@ -91,6 +93,7 @@ class RayHost:
     async def open(self) -> None:
         """Raises ReplicaLost if there is no Ray to be had."""
         await asyncio.to_thread(self._open)
+        _hear_of_children()
 
     async def close(self) -> None:
         for actor in list(self._actors):
@@ -147,6 +150,12 @@ class RayHost:
                 f"{self._replicas} replicas take {needed:g} GPUs and this host has {found:g}: start fewer, or set"
                 " PACELINE_REPLICA_GPUS to what each of them takes"
             )
+
+
+def _hear_of_children() -> None:
+    """With the subreaper above Ray ignores SIGCHLD in this process too: nobody here would learn how a child ended."""
+    if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGCHLD) == signal.SIG_DFL:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # Python's view hasn't changed, the process's has
 
 
 class RayReplica:

@@ -9,6 +9,7 @@ import copy
 import importlib.util
 import os
 import signal
+import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
@@ -157,3 +158,8 @@ async def test_the_real_model_goes_on_elsewhere(ray_pool: RayPool) -> None:
         assert real.moved == 2
     finally:
         await real.stop()
+
+
+async def test_this_process_still_learns_how_its_children_end(ray_pool: RayPool) -> None:
+    child = await asyncio.create_subprocess_exec(sys.executable, "-c", "raise SystemExit(3)")
+    assert await child.wait() == 3
