@@ -47,7 +47,7 @@ lock: ## remake requirements/*.txt from pyproject.toml (needs uv)
 	@uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --no-header --no-annotate -q \
 		--extra cloud --extra llama -o requirements/run.txt
 	@uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --no-header --no-annotate -q \
-		--extra cloud --extra llama --extra postgres --extra bench --extra dev -o requirements/test.txt
+		--extra cloud --extra llama --extra postgres --extra redact --extra otel --extra bench --extra dev -o requirements/test.txt
 
 clean: ## remove the environment and caches, keep models and data
 	@rm -rf $(VENV) $(VLLM) .mypy_cache .ruff_cache .pytest_cache .hypothesis
