@@ -7,6 +7,12 @@
 #   -v /path/to/models:/models -e PACELINE_MODEL_DIR=/models -e PACELINE_TARGET_MODEL=name.gguf
 # Keep PACELINE_SECRET: API keys are stored under it.
 
+FROM node:22-slim AS page
+WORKDIR /srv/paceline
+COPY package.json package-lock.json .npmrc ./
+COPY static static
+RUN npm ci --omit=dev && npm run vendor
+
 FROM python:3.11-slim AS build
 RUN apt-get update \
     && apt-get install -y --no-install-recommends build-essential cmake git \
@@ -28,6 +34,7 @@ RUN apt-get update \
     && useradd --system --uid 10001 --home-dir /data paceline \
     && install -d -o paceline /data
 COPY --from=build /srv/paceline /srv/paceline
+COPY --from=page /srv/paceline/static/vendor /srv/paceline/static/vendor
 ENV PATH=/srv/paceline/.venv/bin:$PATH \
     PYTHONUNBUFFERED=1 \
     PACELINE_HOST=0.0.0.0 \

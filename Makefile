@@ -11,16 +11,25 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export CMAKE_ARGS ?= -DLLAVA_BUILD=OFF
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint types imports bench models install-vllm test-vllm lock clean
+.PHONY: help run test page lint types imports bench models install-vllm test-vllm lock clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
 
-run: $(VENV)/run.done ## set up, start gateway and device, ask a question, stay up
+run: $(VENV)/run.done page ## set up, start gateway and device, ask a question, stay up
 	@$(BIN)/python -m app.quickstart
 
-test: $(VENV)/test.done models ## set up and run the tests
+test: $(VENV)/test.done models page ## set up and run the tests
 	@$(BIN)/python -m pytest $(PYTEST)
+
+page: ## fetch the page's libraries (npm); without npm it works in plain text, with n-gram drafts
+	@if command -v npm >/dev/null; then $(MAKE) --no-print-directory static/vendor/done || \
+		echo "The page's libraries could not be fetched: it goes without. Try again: make page"; \
+	else echo "npm is not installed: the page goes without its libraries (no model in the tab, plain text). Later: make page"; fi
+
+static/vendor/done: package-lock.json static/vendor.mjs
+	@echo "Fetching the page's libraries …"
+	@npm ci --silent && npm run --silent vendor && touch $@
 
 lint: $(VENV)/test.done ## ruff: rules and format
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check .

@@ -38,6 +38,8 @@ class Settings(BaseSettings):
     """A file in `model_dir`, or a path; for vLLM a folder, or a name on the hub."""
     target_id: str = ""
     """The model's name in the API; empty: the file's name without its ending."""
+    draft_model: str = "SmolLM2-135M-Instruct-Q4_1.gguf"
+    """A GGUF in `model_dir`, or a path: what a browser may fetch to draft with. Empty: none."""
     target_threads: int = Field(default=1, ge=1)
     context: int = Field(default=2048, ge=64)
     """Prompt and output of one stream, tokens."""
@@ -132,7 +134,15 @@ class Settings(BaseSettings):
     @property
     def target_path(self) -> Path:
         """Where the target's file should be: `target_model` as it is if that exists, else in `model_dir`."""
-        given = Path(self.target_model).expanduser()
+        return self._model_file(self.target_model)
+
+    @property
+    def draft_path(self) -> Path:
+        """Where the browsers' draft model should be."""
+        return self._model_file(self.draft_model)
+
+    def _model_file(self, name: str) -> Path:
+        given = Path(name).expanduser()
         return given if given.is_file() or given.is_absolute() else self.model_dir.expanduser() / given
 
     @property
