@@ -59,7 +59,7 @@ def _version(path: Path) -> str:
 
 @lru_cache(maxsize=4)
 def _fingerprint(path: Path, version: str) -> str:
-    """Of the file's vocabulary; "" where llama.cpp is not installed, and then nobody can say. `version`: for the cache."""
+    """Of the file's vocabulary; "" where llama.cpp is not installed, so nobody can say. `version`: for the cache."""
     try:
         from app.engine.llama_cpp import open_vocabulary
     except ImportError:

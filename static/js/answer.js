@@ -3,10 +3,15 @@
  * rolled back lifting off from where they stood. It is the `view` of runtime.js, and knows nothing of the protocol.
  */
 
+import { highlighter, markdownLexer } from "./libraries.js";
+import { make } from "./make.js";
+import { Manuscript, MOST_SHOWN } from "./manuscript.js";
 import { keepBytes, sentences, visible } from "./text.js";
 
 /** More would only be clutter: a ghost is gone in a second. */
 const GHOST_TOKENS = 4;
+/** More than this at once is nothing that anybody would listen to. */
+const MOST_SPOKEN = 2000;
 /** Stands for a draft whose text this tab hasn't seen yet. */
 const UNKNOWN = "·";
 
@@ -14,11 +19,17 @@ export class AnswerView {
   #text;
   #pending;
   #note;
+  #ghosts;
   #announce;
   /** Characters of the content that screen readers were given. */
   #spoken = 0;
   #content = "";
+  /** All pieces, for another life of the page: [text, origin]. */
+  runs = [];
   #onEnded;
+  #manuscript;
+  #frame = null;
+  #highlighters = new Map();
 
   /**
    * @param {{title: string, detail: string, announce: (text: string) => void,
@@ -33,8 +44,20 @@ export class AnswerView {
     this.#text = make("div", { class: "text", dir: "auto" });
     this.#pending = make("span", { class: "pending", "aria-hidden": "true" });
     this.#text.append(this.#pending);
+    this.#manuscript = new Manuscript({
+      container: this.#text,
+      pending: this.#pending,
+      highlight: (fence) => this.#highlighter(fence),
+    });
+    markdownLexer().then((lexer) => {
+      this.#manuscript.lexer = lexer;
+      this.#render();
+    });
     this.#note = make("p", { class: "note", role: "status", hidden: "" });
-    this.element.append(how, this.#text, this.#note);
+    this.#ghosts = make("div", { class: "ghosts", "aria-hidden": "true" });
+    const page = make("div", { class: "page" });
+    page.append(this.#text, this.#ghosts);
+    this.element.append(how, page, this.#note);
   }
 
   /** All the text so far. */
@@ -48,8 +71,10 @@ export class AnswerView {
     pieces.forEach(({ text, origin }, index) => {
       if (index === agreed && rolledBack.length > 0) this.#lift(rolledBack);
       this.#content += text;
-      this.#append(visible(text), origin);
+      this.runs.push([text, origin]);
+      this.#manuscript.append(shown(text), origin);
     });
+    this.#frame ??= requestAnimationFrame(() => this.#render());
     this.#speak(false);
   }
 
@@ -72,39 +97,53 @@ export class AnswerView {
   ended(outcome) {
     this.#pending.textContent = "";
     if (outcome.keptBytes !== undefined && outcome.keptBytes !== null) this.#cut(outcome.keptBytes);
+    this.#render();
     this.element.setAttribute("aria-busy", "false");
     delete this.element.dataset.away;
     this.element.dataset.reason = outcome.reason;
-    if (outcome.reason === "error") this.#say(outcome.message || "The answer broke off.", true);
+    const hidden = shown(this.#content).length - this.#manuscript.shown.length;
+    if (hidden > 0) this.#say(`${hidden.toLocaleString()} more characters are not shown; Copy has them all.`);
+    else if (outcome.reason === "error") this.#say(outcome.message || "The answer broke off.", true);
     else this.#say({ length: "Cut at the length you allowed.", cancelled: "Stopped." }[outcome.reason] ?? "");
     this.#speak(true);
     this.#onEnded(this, outcome);
   }
 
-  /** The space before a word stays untinted: a tint would hang over the end of a line. */
-  #append(text, origin) {
-    const word = text.trimStart();
-    if (word.length < text.length) this.#pending.before(text.slice(0, text.length - word.length));
-    if (word !== "") this.#pending.before(make("span", { class: "fresh", "data-origin": origin }, word));
+  #render() {
+    cancelAnimationFrame(this.#frame);
+    this.#frame = null;
+    this.#manuscript.render();
   }
 
+  #highlighter(fence) {
+    if (!this.#highlighters.has(fence)) {
+      this.#highlighters.set(fence, null);
+      highlighter(fence).then((highlight) => {
+        this.#highlighters.set(fence, highlight);
+        if (highlight === null) return;
+        this.#manuscript.again();
+        this.#render();
+      });
+    }
+    return this.#highlighters.get(fence);
+  }
+
+  /** Where the draft stood, whatever the text around it does from now on. */
   #lift(texts) {
-    const shown = texts.slice(0, GHOST_TOKENS).map((text) => (text === null ? UNKNOWN : visible(text)));
-    const ghost = make("span", { class: "ghost", "aria-hidden": "true" }, shown.join(""));
+    this.#render();
+    const words = texts.slice(0, GHOST_TOKENS).map((text) => (text === null ? UNKNOWN : visible(text)));
+    const ghost = make("span", { class: "ghost", "aria-hidden": "true" }, words.join(""));
+    const [here, around] = [this.#pending.getBoundingClientRect(), this.#text.getBoundingClientRect()];
+    ghost.style.left = `${here.left - around.left}px`;
+    ghost.style.top = `${here.top - around.top}px`;
     ghost.addEventListener("animationend", () => ghost.remove());
-    this.#pending.before(ghost);
+    this.#ghosts.append(ghost);
   }
 
   /** A stop string was cut off: what lies behind it leaves the page as well. */
   #cut(bytes) {
     this.#content = keepBytes(this.#content, bytes);
-    let left = visible(this.#content).length;
-    for (const node of [...this.#text.childNodes]) {
-      if (node === this.#pending || node.className === "ghost") continue;
-      const text = node.textContent;
-      if (text.length > left) node.textContent = text.slice(0, left);
-      left = Math.max(0, left - text.length);
-    }
+    this.#manuscript.cut(Math.min(MOST_SHOWN, shown(this.#content).length));
   }
 
   #say(message, problem = false) {
@@ -118,14 +157,11 @@ export class AnswerView {
     const unspoken = this.#content.slice(this.#spoken);
     const spoken = all ? unspoken : sentences(unspoken)[0];
     this.#spoken += spoken.length;
-    if (spoken.trim() !== "") this.#announce(visible(spoken));
+    if (spoken.trim() !== "") this.#announce(visible(spoken.slice(0, MOST_SPOKEN)));
   }
 }
 
-/** An element with attributes and text; attributes and text only, never markup. */
-export function make(name, attributes = {}, text = "") {
-  const element = document.createElement(name);
-  for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
-  if (text !== "") element.textContent = text;
-  return element;
+/** As it goes to the page. Markdown's lines end in one character, so that places in the text stay what they are. */
+function shown(text) {
+  return visible(text).replaceAll("\r", "");
 }

@@ -1,102 +1,144 @@
 /**
- * A conversation: asks by one of three ways (hybrid, a stream without drafts, plain HTTP), keeps the history that the
- * next question needs, and puts figures under each answer.
+ * A conversation: asks by one of four ways (drafting ahead, a stream without drafts, plain HTTP, the tab alone), keeps
+ * the history that the next question needs, and puts figures under each answer. `hold` and `restore` carry it, with the
+ * answer under way, over a reload.
  */
 
-import { AnswerView, make } from "./answer.js";
+import { AnswerView } from "./answer.js";
 import { askCloud } from "./cloud.js";
+import { InsistentDrafter } from "./drafters/insistent.js";
 import { NgramDrafter } from "./drafters/ngram.js";
 import { NoDrafter } from "./drafters/none.js";
 import { acceptanceRate, Figures } from "./figures.js";
 import { comparisonView, figuresView, stepsPerToken } from "./figures_view.js";
+import { LocalAnswer } from "./local.js";
+import { make } from "./make.js";
+import { Redaction } from "./redaction.js";
 import { HybridStream } from "./runtime.js";
+import { Trace, watching } from "./trace.js";
 
-/** @typedef {{drafter: string, policy: string, temperature: number, maxTokens: number, model: string}} Settings */
-
-const DRAFTERS = { ngram: NgramDrafter, none: NoDrafter };
+/** @typedef {{drafter: string, policy: string, temperature: number, maxTokens: number, model: string, privacy: string}} Settings */
 
 export class Chat {
-  #turns;
-  #connection;
-  #key;
-  #settings;
-  #announce;
-  #notify;
-  /** Finished turns: {question, content}. */
+  #parts;
+  /** Finished turns: {question, content, runs, settings, reason}. */
   #history = [];
-  #stop = null;
-  bytesUp = 0;
-  bytesDown = 0;
+  #running = null;
+  #redaction = new Redaction();
 
   /**
-   * @param {{turns: HTMLElement, connection: object, key: () => string, settings: () => Settings,
-   *   announce: (text: string) => void, notify: () => void}} options
+   * @param {{turns: HTMLElement, connection: object, shelf: object, disclosure: object, key: () => string,
+   *   settings: () => Settings, onTrace: (trace: Trace) => void, announce: (text: string) => void,
+   *   notify: () => void}} parts
    */
-  constructor({ turns, connection, key, settings, announce, notify }) {
-    this.#turns = turns;
-    this.#connection = connection;
-    this.#key = key;
-    this.#settings = settings;
-    this.#announce = announce;
-    this.#notify = notify;
+  constructor(parts) {
+    this.#parts = parts;
   }
 
   get busy() {
-    return this.#stop !== null;
+    return this.#running !== null;
   }
 
   get empty() {
-    return this.#turns.childElementCount === 0;
+    return this.#parts.turns.childElementCount === 0;
   }
 
   stop() {
-    this.#stop?.();
+    this.#running?.stop();
   }
 
   ask(question) {
-    this.#turns.append(make("p", { class: "asked", dir: "auto" }, question));
-    this.#answer(question, this.#history.length);
+    this.#showQuestion(question);
+    this.#answer(this.#prepare(question, this.#history.length));
   }
 
-  /** Answer `question` as the turn behind the first `turn` ones of the history. */
-  #answer(question, turn) {
-    const settings = this.#settings();
-    const asked = { question, settings, turn, seed: drawSeed(), messages: this.#messages(question, turn) };
+  /** What `restore` needs, as JSON can hold it. */
+  hold() {
+    const running = this.#running;
+    const held = running?.stream?.hold?.() ?? null;
+    const { question, settings, seed, turn } = running?.asked ?? {};
+    return {
+      turns: this.#history.filter(Boolean),
+      kept: this.#redaction.kept,
+      running: held && { asked: { question, settings, seed, turn }, held, runs: running.view.runs },
+    };
+  }
+
+  restore({ turns, kept, running }) {
+    this.#redaction = new Redaction(kept);
+    turns.forEach((turn, index) => {
+      this.#showQuestion(turn.question);
+      this.#history[index] = turn;
+      const asked = { ...turn, turn: index };
+      const view = this.#view(asked);
+      view.committed(turn.runs.map(([text, origin]) => ({ text, origin })));
+      view.ended({ reason: turn.reason });
+    });
+    if (running === null) return;
+    const asked = { ...running.asked, messages: this.#messages(running.asked.question, running.asked) };
+    this.#showQuestion(asked.question);
+    this.#answer(asked, running);
+  }
+
+  #showQuestion(question) {
+    this.#parts.turns.append(make("p", { class: "asked", dir: "auto" }, question));
+  }
+
+  /** `question` as the turn behind the first `turn` ones of the history. */
+  #prepare(question, turn) {
+    const asked = { question, turn, settings: this.#parts.settings(), seed: drawSeed() };
+    return { ...asked, messages: this.#messages(question, asked) };
+  }
+
+  #view(asked) {
     const view = new AnswerView({
-      title: settings.model,
-      detail: describe(settings),
-      announce: this.#announce,
+      title: asked.settings.privacy === "local" ? "This tab alone, unverified" : asked.settings.model,
+      detail: describe(asked.settings, this.#parts.shelf),
+      announce: asked.messages ? this.#parts.announce : () => {}, // what was read before isn't read again
       onEnded: (ended, outcome) => this.#ended(asked, ended, outcome),
     });
-    this.#turns.append(view.element);
-    if (settings.drafter === "cloud") this.#askCloud(asked, view);
-    else this.#askHybrid(asked, view);
-    this.#notify();
+    this.#parts.turns.append(view.element);
+    return view;
   }
 
-  #askHybrid(asked, view) {
+  #answer(asked, before = null) {
+    const view = this.#view(asked);
+    if (before !== null) view.committed(before.runs.map(([text, origin]) => ({ text, origin })));
+    const kept = asked.settings.privacy === "redacted" ? this.#redaction.kept : [];
+    asked.record = this.#parts.disclosure.begin({ question: asked.question, mode: asked.settings.privacy, kept });
+    const shown = asked.settings.privacy === "redacted" ? restoring(view, this.#redaction.restorer()) : view;
+    this.#running = { asked, view, stop: () => {} };
+    if (asked.settings.drafter === "cloud" && asked.settings.privacy !== "local") this.#askCloud(asked, shown);
+    else this.#askStream(asked, shown, before?.held ?? null);
+    this.#parts.notify();
+  }
+
+  #askStream(asked, view, held) {
+    const { connection, shelf, onTrace } = this.#parts;
     const { settings, messages, seed } = asked;
-    const stream = new HybridStream({
-      connection: this.#connection,
-      drafter: new DRAFTERS[settings.drafter](),
-      request: {
-        model: settings.model,
-        messages,
-        sampling: { temperature: settings.temperature, seed },
-        max_tokens: settings.maxTokens,
-        policy: settings.policy,
-      },
-      view,
-    });
-    asked.stream = stream;
-    asked.figures = stream.figures;
-    this.#stop = () => stream.cancel();
+    const drafter = drafterFor(settings, shelf);
+    const request = {
+      model: settings.model,
+      messages,
+      sampling: { temperature: settings.temperature, seed },
+      max_tokens: settings.maxTokens,
+      policy: settings.policy,
+    };
+    const trace = new Trace({ startedAt: performance.now(), tripMs: () => connection.roundTripMs ?? 0 });
+    const watch = watching(trace, asked.record);
+    const local = settings.privacy === "local";
+    const stream = local
+      ? new LocalAnswer({ drafter, request, view })
+      : new HybridStream({ connection, drafter, request, view, watch, held });
+    Object.assign(asked, { stream: local ? null : stream, figures: stream.figures });
+    Object.assign(this.#running, { stream, stop: () => stream.cancel() });
+    if (!local) onTrace(trace);
     stream.start();
   }
 
   async #askCloud(asked, view) {
     const stopper = new AbortController();
-    this.#stop = () => stopper.abort();
+    this.#running.stop = () => stopper.abort();
     let reason = "error";
     let message = "";
     try {
@@ -123,9 +165,10 @@ export class Chat {
     const onBytes = (up, down) => {
       figures.bytesUp += up;
       figures.bytesDown += down;
+      if (up > 0) asked.record.sent({ frame: { type: "http", messages }, bytes: up });
     };
     let reason = "stop";
-    for await (const part of askCloud({ key: this.#key(), body, signal, onBytes })) {
+    for await (const part of askCloud({ key: this.#parts.key(), body, signal, onBytes })) {
       if (part.usage) {
         reason = part.reason ?? reason;
         figures.tokens = part.usage.completion_tokens; // a chunk may hold several tokens: the gateway's count is right
@@ -138,9 +181,7 @@ export class Chat {
   }
 
   #ended(asked, view, outcome) {
-    this.#stop = null;
-    this.bytesUp += asked.figures?.bytesUp ?? 0;
-    this.bytesDown += asked.figures?.bytesDown ?? 0;
+    if (this.#running?.view === view) this.#running = null;
     if (asked.figures?.tokens) {
       const alpha = asked.stream ? acceptanceRate(asked.stream.session.stats) : null;
       const usage = outcome.usage ?? null;
@@ -148,10 +189,12 @@ export class Chat {
       asked.steps = stepsPerToken(usage);
     }
     if (outcome.reason !== "error" && view.content !== "") {
-      this.#history[asked.turn] = { question: asked.question, content: view.content };
+      const { question, settings } = asked;
+      const { content, runs } = view;
+      this.#history[asked.turn] = { question, content, runs, settings, reason: outcome.reason };
     }
     view.element.append(this.#actions(asked, view, outcome));
-    this.#notify();
+    this.#parts.notify();
   }
 
   #actions(asked, view, outcome) {
@@ -164,7 +207,7 @@ export class Chat {
     if (view.content !== "") add("Copy", (button) => copy(view.content, button));
     add("Ask again", () => this.#askAgain(asked, view));
     const whole = outcome.reason === "stop" || outcome.reason === "length";
-    if (asked.stream && whole) add("Compare with cloud only", (button) => this.#compare(asked, view, button));
+    if (asked.stream && whole && asked.settings.privacy === "full") add("Compare with cloud only", (button) => this.#compare(asked, view, button));
     return actions;
   }
 
@@ -174,7 +217,7 @@ export class Chat {
     while (view.element.nextSibling) view.element.nextSibling.remove();
     view.element.remove();
     this.#history.length = Math.min(this.#history.length, asked.turn);
-    this.#answer(asked.question, asked.turn);
+    this.#answer(this.#prepare(asked.question, asked.turn));
   }
 
   /** The same question and seed over HTTP: the text must come out the same, only later. */
@@ -183,9 +226,9 @@ export class Chat {
     button.disabled = true;
     button.textContent = "Asking the cloud alone …";
     const stopper = new AbortController();
-    this.#stop = () => stopper.abort();
-    this.#notify();
-    const cloud = { settings: asked.settings, messages: asked.messages, seed: asked.seed };
+    this.#running = { asked, view, stop: () => stopper.abort() };
+    this.#parts.notify();
+    const cloud = { settings: asked.settings, messages: asked.messages, seed: asked.seed, record: asked.record };
     let content = "";
     try {
       await this.#fetch(cloud, stopper.signal, (text) => (content += text));
@@ -197,31 +240,60 @@ export class Chat {
       button.textContent =
         error.name === "AbortError" ? "Compare with cloud only" : `Failed: ${error.message} Try again`;
     }
-    this.bytesUp += cloud.figures?.bytesUp ?? 0;
-    this.bytesDown += cloud.figures?.bytesDown ?? 0;
-    this.#stop = null;
-    this.#notify();
+    this.#running = null;
+    this.#parts.notify();
   }
 
-  #messages(question, turn) {
+  #messages(question, { turn, settings }) {
     const before = this.#history.slice(0, turn).filter(Boolean);
     const past = before.flatMap(({ question: asked, content }) => [
       { role: "user", content: asked },
       { role: "assistant", content },
     ]);
-    return [...past, { role: "user", content: question }];
+    const messages = [...past, { role: "user", content: question }];
+    if (settings.privacy !== "redacted") return messages;
+    return messages.map(({ role, content }) => ({ role, content: this.#redaction.redact(content) }));
   }
 }
 
+/** The drafter that the settings name; n-grams until a model is there. `local` needs the model. */
+export function drafterFor({ drafter, privacy, policy }, shelf) {
+  if (privacy === "local") return shelf.drafter;
+  if (drafter === "none" || drafter === "cloud") return new NoDrafter();
+  const chosen = drafter === "model" && shelf.drafter !== null ? shelf.drafter : new NgramDrafter();
+  return policy === "sync" ? new InsistentDrafter(chosen) : chosen;
+}
+
+/** A view that puts redacted data back before it shows a piece. */
+function restoring(view, restorer) {
+  return {
+    pending: (texts) => view.pending(texts),
+    away: () => view.away(),
+    back: () => view.back(),
+    committed: (pieces, change) => view.committed(pieces.flatMap((piece) => restorer.push(piece)), change),
+    ended: (outcome) => {
+      view.committed(restorer.flush());
+      view.ended({ ...outcome, keptBytes: null }); // bytes of the text with signs say nothing about this one
+    },
+  };
+}
+
 /** Below 2^53, as numbers here need it. Known on this side, so that another gateway could go on with the stream. */
-function drawSeed() {
+export function drawSeed() {
   const [high, low] = crypto.getRandomValues(new Uint32Array(2));
   return (high & 0x1fffff) * 2 ** 32 + low;
 }
 
-function describe({ drafter, policy, temperature }) {
-  const way = { ngram: `n-gram drafts, ${policy}`, none: "WebSocket, no drafts", cloud: "cloud only, HTTP" }[drafter];
-  return `${way}, temperature ${temperature}`;
+function describe({ drafter, policy, temperature, privacy }, shelf) {
+  if (privacy === "local") return `nothing leaves this device, temperature ${temperature}`;
+  const model = shelf.drafter === null ? "n-gram drafts until the model is here" : `drafts by ${shelf.drafter.name}`;
+  const ways = {
+    ngram: `n-gram drafts, ${policy}`,
+    model: `${model}, ${policy}`,
+    none: "WebSocket, no drafts",
+    cloud: "cloud only, HTTP",
+  };
+  return `${ways[drafter]}, temperature ${temperature}${privacy === "redacted" ? ", redacted" : ""}`;
 }
 
 async function copy(text, button) {

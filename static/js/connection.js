@@ -93,6 +93,13 @@ export class Connection {
     return encoder.encode(text).length;
   }
 
+  /** The way has changed: what was measured of it holds no more. */
+  measure() {
+    this.#trips = [];
+    this.#pings.clear();
+    if (this.state === "open") this.#ping();
+  }
+
   /** Try now instead of after the backoff: the network is back, or a person asked. */
   hurry() {
     if (this.state !== "waiting") return;

@@ -1,6 +1,6 @@
 /** Figures and comparison as elements. Numbers only; what they mean is in figures.js and in the titles here. */
 
-import { make } from "./answer.js";
+import { make } from "./make.js";
 
 const NONE = "–";
 

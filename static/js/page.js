@@ -1,12 +1,21 @@
 /** Wiring: credentials, connection, composer, settings. Nothing here knows how a stream works. */
 
-import { make } from "./answer.js";
 import { Chat } from "./chat.js";
-import { Connection } from "./connection.js";
+import { browser, Connection } from "./connection.js";
 import { buyTicket, forgetKey, keepKey, keyIn, takeKey } from "./credentials.js";
+import { Disclosure } from "./disclosure.js";
+import { DisclosureView } from "./disclosure_view.js";
+import { Shelf } from "./drafters/shelf.js";
 import { bytes } from "./figures_view.js";
+import { make } from "./make.js";
+import { Network } from "./network.js";
+import { Race } from "./race.js";
+import { showOffer } from "./offer.js";
+import { Views } from "./views.js";
+import { Workbench } from "./workbench.js";
 
 const SETTINGS = "paceline.settings";
+const CONVERSATION = "paceline.conversation";
 const THEMES = { system: "as the system", light: "light", dark: "dark" };
 const SUGGESTIONS = [
   {
@@ -36,19 +45,41 @@ const SUGGESTIONS = [
 const $ = (id) => document.getElementById(id);
 let key = takeKey(location, history, sessionStorage);
 
+const notify = () => queueMicrotask(refresh);
+const network = new Network();
 const connection = new Connection({
   url: `${location.protocol === "https:" ? "wss" : "ws"}://${location.host}/v1/verify`,
   ticket: () => buyTicket(key),
-  notify: () => queueMicrotask(refresh),
+  notify,
+  environment: network.around(browser()),
 });
-const chat = new Chat({
-  turns: $("turns"),
+const shelf = new Shelf({ key: () => key, notify });
+const workbench = new Workbench({
+  parts: parts("lanes charts pause time detail rtt jitter distance palette", { empty: "bench-empty", live: "bench-live" }),
+  network,
+  onNetwork: () => connection.measure(),
+});
+const leftView = new DisclosureView($("left"));
+const disclosure = new Disclosure(notify);
+const shared = {
   connection,
-  key: () => key,
+  shelf,
+  disclosure,
+  network,
   settings,
+  key: () => key,
+  onTrace: (trace) => workbench.follow(trace),
   announce: (text) => ($("announcer").textContent = text),
-  notify: () => queueMicrotask(refresh),
-});
+  notify,
+};
+const chat = new Chat({ turns: $("turns"), ...shared });
+const race = new Race({ element: $("race"), ...shared });
+const views = new Views({ onChange: notify });
+
+function parts(ids, others = {}) {
+  const own = Object.fromEntries(ids.split(" ").map((id) => [id, $(id)]));
+  return { ...own, ...Object.fromEntries(Object.entries(others).map(([name, id]) => [name, $(id)])) };
+}
 
 function settings() {
   return {
@@ -57,22 +88,35 @@ function settings() {
     temperature: Number($("temperature").value),
     maxTokens: Number($("length").value),
     model: $("model").value,
+    privacy: $("privacy").value,
   };
 }
 
 function refresh() {
   showConnection();
   showModels();
+  showOffer(shelf, $);
+  const chosen = connection.welcome?.models.find(({ id }) => id === $("model").value);
+  if (chosen !== undefined && key !== "") shelf.look(chosen.fingerprint).catch(() => shelf.away());
   const ready = key !== "" && connection.state !== "refused" && $("model").value !== "";
   $("key-form").hidden = key !== "" && connection.state !== "refused";
   $("suggestions").hidden = !ready;
   $("welcome").hidden = !chat.empty && connection.state !== "refused";
-  $("legend").hidden = chat.empty;
-  $("send").hidden = chat.busy;
-  $("stop").hidden = !chat.busy;
-  $("send").disabled = !ready || $("question").value.trim() === "";
+  $("legend").hidden = views.current === "left" || (chat.empty && views.current === "chat");
+  const busy = chat.busy || race.busy;
+  $("send").hidden = busy;
+  $("stop").hidden = !busy;
+  $("send").textContent = views.current === "race" ? "Race" : "Ask";
+  $("send").disabled = !ready || !able() || $("question").value.trim() === "";
+  $("left-none").hidden = disclosure.entries.length > 0;
+  if (views.current === "left") leftView.show(disclosure.entries);
   showChoices();
   $("leaves").textContent = leaves();
+}
+
+/** Whether the privacy mode can be had: `local` needs the model. */
+function able() {
+  return $("privacy").value !== "local" || shelf.drafter !== null;
 }
 
 function showConnection() {
@@ -105,28 +149,48 @@ function showModels() {
 }
 
 function showChoices() {
-  const { drafter, policy, temperature } = settings();
-  const way = { ngram: `n-gram drafts · ${policy}`, none: "no drafts", cloud: "cloud only" }[drafter];
-  $("settings-button").textContent = `${way} · T ${temperature}`;
-  $("policy").disabled = drafter !== "ngram";
+  const { drafter, policy, temperature, privacy } = settings();
+  const ways = {
+    ngram: `n-gram drafts · ${policy}`,
+    model: `model drafts · ${policy}`,
+    none: "no drafts",
+    cloud: "cloud only",
+  };
+  const way = privacy === "local" ? "this tab alone" : ways[drafter];
+  $("settings-button").textContent = `${way} · T ${temperature}${privacy === "redacted" ? " · redacted" : ""}`;
+  $("policy").disabled = privacy === "local" || !["ngram", "model"].includes(drafter);
+  $("drafter").disabled = privacy === "local";
+  $("drafter").querySelector("[value=model]").disabled = ["missing", "unknown", "looking"].includes(shelf.state);
 }
 
 /** What a person should know before asking, and nothing that isn't so. */
 function leaves() {
-  const what =
-    $("drafter").value === "cloud"
-      ? "Your messages go to the gateway as text, and the answer comes from it."
-      : "Your messages go to the gateway as text, drafts as token ids: it can read both." +
-        " Drafting can save time; it hides nothing.";
-  const sent = chat.bytesUp
-    ? ` Sent by this tab: ${bytes(chat.bytesUp).join(" ")}, received: ${bytes(chat.bytesDown).join(" ")}.`
-    : "";
-  return what + sent;
+  const sent = disclosure.bytes ? ` Sent by this tab: ${bytes(disclosure.bytes).join(" ")}.` : "";
+  return what() + sent;
+}
+
+function what() {
+  const { drafter, privacy } = settings();
+  if (privacy === "local")
+    return shelf.drafter === null
+      ? "The draft model is not here yet: load it, then this tab can answer alone."
+      : "Nothing leaves: the small model in this tab answers alone, and nobody verifies it.";
+  const redacted =
+    privacy === "redacted"
+      ? " Addresses, phone, card and account numbers and keys are replaced here first; names and places are not."
+      : "";
+  if (drafter === "cloud") return `Your messages go to the gateway as text, and the answer comes from it.${redacted}`;
+  const drafts = " Drafting can save time; it hides nothing.";
+  return `Your messages go to the gateway as text, drafts as token ids: it can read both.${redacted || drafts}`;
 }
 
 function ask(question) {
-  if (chat.busy || question.trim() === "" || $("model").value === "") return;
-  chat.ask(question.trim());
+  if (chat.busy || race.busy || question.trim() === "" || $("model").value === "" || !able()) return;
+  if (views.current === "race") race.run(question.trim());
+  else {
+    views.show("chat");
+    chat.ask(question.trim());
+  }
   $("question").value = "";
   follow(true);
 }
@@ -149,8 +213,10 @@ function listen() {
     ask($("question").value);
   });
   $("question").addEventListener("input", refresh);
-  $("stop").addEventListener("click", () => chat.stop());
-  document.addEventListener("keydown", (event) => event.key === "Escape" && chat.stop());
+  $("stop").addEventListener("click", stop);
+  document.addEventListener("keydown", (event) => event.key === "Escape" && stop());
+  $("offer-load").addEventListener("click", () => shelf.load());
+  $("bench").addEventListener("click", () => showBench(!document.body.hasAttribute("data-bench")));
   $("key-form").addEventListener("submit", (event) => {
     event.preventDefault();
     admit($("key").value.trim());
@@ -161,10 +227,12 @@ function listen() {
   });
   $("settings").addEventListener("change", () => {
     localStorage.setItem(SETTINGS, JSON.stringify(settings()));
+    if ($("drafter").value === "model" && shelf.state === "offered") shelf.load();
     refresh();
   });
   $("theme").addEventListener("click", nextTheme);
   window.addEventListener("online", () => connection.hurry());
+  window.addEventListener("pagehide", () => keepConversation());
   window.addEventListener("hashchange", () => {
     // Other fragments are places on the page.
     if (keyIn(location) !== "") admit(takeKey(location, history, sessionStorage));
@@ -181,6 +249,32 @@ function listen() {
   new ResizeObserver(() => follow()).observe(document.body);
 }
 
+function showBench(open) {
+  document.body.toggleAttribute("data-bench", open);
+  $("bench").setAttribute("aria-expanded", String(open));
+}
+
+function stop() {
+  chat.stop();
+  race.stop();
+}
+
+/** For a reload: the conversation, and the answer under way, which the gateway goes on with. */
+function keepConversation() {
+  try {
+    sessionStorage.setItem(CONVERSATION, JSON.stringify(chat.hold()));
+  } catch (error) {
+    if (error.name !== "QuotaExceededError") throw error;
+    sessionStorage.removeItem(CONVERSATION); // too long to be kept: a reload begins anew
+  }
+}
+
+function restoreConversation() {
+  const kept = parsed(sessionStorage.getItem(CONVERSATION));
+  sessionStorage.removeItem(CONVERSATION);
+  if (kept !== null && kept.turns.length + Number(kept.running !== null) > 0) chat.restore(kept);
+}
+
 function admit(given) {
   if (given === "") return;
   key = given;
@@ -195,8 +289,14 @@ function admit(given) {
 }
 
 function restore() {
-  const kept = keptSettings();
-  const fields = { drafter: "drafter", policy: "policy", temperature: "temperature", length: "maxTokens" };
+  const kept = parsed(localStorage.getItem(SETTINGS)) ?? {};
+  const fields = {
+    drafter: "drafter",
+    policy: "policy",
+    temperature: "temperature",
+    length: "maxTokens",
+    privacy: "privacy",
+  };
   for (const [id, name] of Object.entries(fields)) {
     const value = String(kept[name] ?? "");
     if ([...$(id).options].some((option) => option.value === value)) $(id).value = value;
@@ -204,11 +304,12 @@ function restore() {
   setTheme(localStorage.getItem("paceline.theme") ?? "system");
 }
 
-function keptSettings() {
+/** Null for what another version wrote, or a hand. */
+function parsed(text) {
   try {
-    return JSON.parse(localStorage.getItem(SETTINGS)) ?? {};
+    return JSON.parse(text);
   } catch {
-    return {}; // written by another version, or by hand
+    return null;
   }
 }
 
@@ -222,21 +323,27 @@ function setTheme(name) {
   else document.documentElement.dataset.theme = name;
   $("theme").setAttribute("aria-label", `Colours: ${THEMES[name] ?? name}`);
   localStorage.setItem("paceline.theme", name);
+  workbench.recolour();
 }
 
-function suggest() {
+function suggest(list) {
   for (const { title, detail, question } of SUGGESTIONS) {
     const button = make("button", { type: "button" });
     button.append(make("strong", {}, title), make("span", {}, detail));
     button.addEventListener("click", () => ask(question));
     const item = make("li");
     item.append(button);
-    $("suggestions").append(item);
+    list.append(item);
   }
 }
 
 restore();
-suggest();
+showBench(matchMedia("(min-width: 64rem)").matches);
+suggest($("suggestions"));
+suggest($("race-suggestions"));
 listen();
 refresh();
-if (key !== "") admit(key);
+if (key !== "") {
+  admit(key);
+  restoreConversation();
+}

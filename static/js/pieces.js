@@ -4,7 +4,16 @@
  * well: a draft by n-gram only holds ids that occurred before.
  */
 export class Pieces {
-  #known = new Map();
+  #known;
+
+  /** @param {[number, string][]} known from an earlier life of the page */
+  constructor(known = []) {
+    this.#known = new Map(known);
+  }
+
+  get known() {
+    return [...this.#known];
+  }
 
   /** The prompt's pieces, as `opened` brings them. */
   learnPrompt(tokens, pieces) {

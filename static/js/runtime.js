@@ -19,6 +19,9 @@ const SYNC_LENGTH = 4;
 /** Drafting pauses where the tail is likelier wrong than this: each draft lengthens the step that checks it. */
 const LEAST_SURVIVAL = 0.4;
 
+/** What watches a stream, and doesn't: each gets what its name says, with the time. */
+const UNWATCHED = { proposed() {}, sent() {}, committed() {}, window() {}, ended() {} };
+
 const CANCELLED = { reason: "cancelled", usage: null, message: "" };
 
 /** @typedef {"accepted" | "corrected" | "cloud"} Origin */
@@ -31,6 +34,7 @@ export class HybridStream {
   #request;
   #view;
   #now;
+  #watch;
   #continuation = null;
   #opened = null;
   #drafting = false;
@@ -43,17 +47,28 @@ export class HybridStream {
   /**
    * @param {{connection: object, drafter: object, request: object, view: object, now?: () => number}} options
    *   `request`: model, messages, sampling (with seed), max_tokens, policy; `view` gets pending, committed, away, back
-   *   and ended
+   *   and ended; `watch` hears of proposed, sent, committed, window and ended (trace.js); `held` is what `hold` gave
+   *   before the page was loaded anew
    */
-  constructor({ connection, drafter, request, view, now = () => performance.now() }) {
+  constructor({ connection, drafter, request, view, watch = UNWATCHED, held = null, now = () => performance.now() }) {
     this.#connection = connection;
     this.#drafter = drafter;
     this.#request = request;
     this.#view = view;
     this.#now = now;
-    this.pieces = new Pieces();
+    this.#watch = watch;
+    this.pieces = new Pieces(held?.pieces);
     this.figures = new Figures(now());
-    this.session = new DraftingSession({ stream: 0, block: Number.MAX_SAFE_INTEGER });
+    const committed = held?.committed ?? [];
+    this.session = new DraftingSession({ stream: 0, block: Number.MAX_SAFE_INTEGER, committed });
+    this.#opened = held?.opened ?? null;
+  }
+
+  /** What another life of the page needs to go on with this stream; null before it was opened. */
+  hold() {
+    if (this.#opened === null) return null;
+    const { resume, prompt, choice } = this.#opened;
+    return { opened: { resume, prompt, choice }, committed: this.session.ledger.tokens, pieces: this.pieces.known };
   }
 
   get alpha() {
@@ -93,7 +108,7 @@ export class HybridStream {
     if (this.state === "ended") return;
     this.figures.bytesDown += bytes;
     try {
-      this.#handlers[frame.type]?.(frame);
+      this.#handlers[frame.type]?.(frame, bytes);
     } catch (error) {
       if (!(error instanceof ProtocolError)) throw error;
       this.#send({ type: "cancel", stream: this.id });
@@ -103,9 +118,10 @@ export class HybridStream {
 
   #handlers = {
     opened: (frame) => this.#onOpened(frame),
-    commit: (frame) => this.#onCommit(frame),
+    commit: (frame, bytes) => this.#onCommit(frame, bytes),
     window: (frame) => {
       this.session.widen(frame);
+      this.#watch.window({ at: this.#now(), ahead: frame.ahead });
       this.#draft();
     },
     finish: (frame) => this.#onFinish(frame),
@@ -136,12 +152,15 @@ export class HybridStream {
     this.#resuming = false;
     this.state = "live";
     this.pieces.learnPrompt(frame.prompt, frame.pieces);
-    this.#continuation ??= this.#drafter.begin(prompt, { committed: [], sampling: this.#request.sampling });
+    this.#watch.window({ at: this.#now(), ahead: frame.window });
+    const sampling = { ...this.#request.sampling, choice: frame.choice };
+    this.#continuation ??= this.#drafter.begin(prompt, { committed: [...this.session.ledger.tokens], sampling });
     if (again) this.#view.back();
     this.#draft();
   }
 
-  #onCommit(frame) {
+  #onCommit(frame, bytes) {
+    const [start, tail] = [this.session.head, this.session.tail.length];
     const change = this.session.commit(frame);
     if (change.feed.length > 0) {
       this.#revision += 1;
@@ -154,6 +173,18 @@ export class HybridStream {
     const pieces = texts.map((text, i) => ({ text, origin: originOf(i, change, frame.drafted) }));
     // The last of the text may come by itself: it was withheld while it could have begun a stop string.
     if (frame.tokens.length === 0 && frame.text !== "") pieces.push({ text: frame.text, origin: "cloud" });
+    this.#watch.committed({
+      at: this.#now(),
+      start,
+      texts,
+      tail,
+      bytes,
+      agreed: change.agreed,
+      accepted: Math.min(frame.drafted, change.agreed),
+      rolledBack: this.#texts(change.rolledBack),
+      stepMs: frame.step_us / 1000,
+      queueMs: frame.queue_us / 1000,
+    });
     this.#view.committed(pieces, { agreed: change.agreed, rolledBack: this.#texts(change.rolledBack) });
     this.#view.pending(this.#texts(this.session.tail));
     this.#draft();
@@ -197,6 +228,7 @@ export class HybridStream {
       }
       if (!this.session.wantsDraft || !this.#promising()) break;
       const revision = this.#revision;
+      const began = this.#now();
       const proposal = await this.#continuation.propose();
       if (this.state === "ended") break;
       if (revision !== this.#revision) {
@@ -204,6 +236,8 @@ export class HybridStream {
         continue;
       }
       if (proposal === null) break;
+      const text = this.#textOf(proposal.token);
+      this.#watch.proposed({ began, at: this.#now(), position: this.session.end, text });
       this.session.draft(proposal.token);
       this.#confidences.push(proposal.confidence);
       drafted.push(proposal.token);
@@ -223,7 +257,7 @@ export class HybridStream {
     if (tail.length === 0) return true;
     this.#confidences.splice(0, this.#confidences.length - tail.length); // the first of them are committed
     const survival = this.#confidences.reduce((product, confidence) => product * confidence, 1);
-    return survival >= LEAST_SURVIVAL && this.pieces.of(tail.at(-1)) !== "";
+    return survival >= LEAST_SURVIVAL && this.#textOf(tail.at(-1)) !== "";
   }
 
   /** All of a tail travels in one frame, so no frame may hold less. */
@@ -241,11 +275,17 @@ export class HybridStream {
   #send(frame) {
     const bytes = this.#connection.send(frame);
     this.figures.bytesUp += bytes;
+    if (bytes > 0) this.#watch.sent({ at: this.#now(), frame, bytes, texts: this.#texts(frame.tokens ?? []) });
     return bytes;
   }
 
   #texts(tokens) {
-    return tokens.map((token) => this.pieces.of(token));
+    return tokens.map((token) => this.#textOf(token));
+  }
+
+  /** A drafter that is a model knows its vocabulary; what n-grams propose was seen before. */
+  #textOf(token) {
+    return this.pieces.of(token) ?? this.#drafter.textOf?.(token) ?? null;
   }
 
   #end(outcome) {
@@ -253,6 +293,7 @@ export class HybridStream {
     this.state = "ended";
     this.#connection.detach(this);
     this.#continuation?.close();
+    this.#watch.ended({ at: this.#now(), outcome });
     this.#view.ended(outcome);
   }
 }

@@ -22,6 +22,7 @@ export class ModelDrafter {
   #cached = [];
   #queue = Promise.resolve();
   #context;
+  #vocabulary;
 
   /**
    * Load a GGUF: about a second once it is here. Throws what wllama throws.
@@ -36,11 +37,12 @@ export class ModelDrafter {
     const llama = new Wllama(paths, { suppressNativeLog: true });
     await llama.loadModel([file], { n_ctx: context, n_batch: BATCH_TOKENS, n_threads: threads });
     await llama.samplingInit({ temp: 0 });
-    return new ModelDrafter(llama, { name, context });
+    return new ModelDrafter(llama, { name, context, vocabulary: await llama.getVocab() });
   }
 
-  constructor(llama, { name, context }) {
+  constructor(llama, { name, context, vocabulary }) {
     this.#llama = llama;
+    this.#vocabulary = vocabulary;
     this.#context = context;
     this.name = name;
     this.threads = llama.getNumThreads();
@@ -55,9 +57,13 @@ export class ModelDrafter {
     return this.#llama.tokenize(await this.#llama.formatChat(messages, true), true);
   }
 
-  /** A token's bytes. */
+  /** A token's bytes; none for a token that only ends or divides. */
   bytesOf(token) {
-    return this.#llama.detokenize([token]);
+    return this.endsAt(token) ? new Uint8Array() : this.#vocabulary[token];
+  }
+
+  textOf(token) {
+    return new TextDecoder().decode(this.bytesOf(token));
   }
 
   endsAt(token) {

@@ -45,6 +45,11 @@ export class Shelf {
     if ((await isKept(about)) || local()) this.load();
   }
 
+  /** The gateway could not be asked: ask again when next told of a target. */
+  away() {
+    if (this.state === "looking") this.#enter("unknown");
+  }
+
   /** Resolves when the drafter is ready; a failure is in `problem`, to be shown. */
   load() {
     this.#loading ??= this.#load().finally(() => (this.#loading = null));
