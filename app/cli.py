@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from importlib import metadata
 from typing import Annotated, Any, NoReturn, TypeVar
 
+import httpx2
 import structlog
 import typer
 from pydantic import ValidationError
@@ -29,6 +30,9 @@ log = structlog.get_logger("paceline.cli")
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Paceline's cloud side: the gateway.")
 keys = typer.Typer(no_args_is_help=True, help="API keys.")
 app.add_typer(keys, name="keys")
+replicas = typer.Typer(no_args_is_help=True, help="The replicas of a running gateway.")
+app.add_typer(replicas, name="replicas")
+UrlOption = Annotated[str, typer.Option(help="The running gateway. Empty: PACELINE_HOST and PACELINE_PORT.")]
 
 
 def main() -> None:
@@ -129,6 +133,45 @@ def serve(
 def version() -> None:
     """Print the version."""
     typer.echo(metadata.version("paceline"))
+
+
+@replicas.command("list")
+def list_replicas(url: UrlOption = "") -> None:
+    """The replicas of a running gateway, and how they are."""
+    table = Table("replica", "state", "streams", "restarts", "last fault")
+    for one in _ask_gateway("GET", "/admin/replicas", url):
+        table.add_row(str(one["index"]), one["state"], str(one["streams"]), str(one["restarts"]), one["fault"] or "")
+    Console().print(table)
+
+
+@replicas.command("drain")
+def drain_replica(
+    index: Annotated[int, typer.Argument(help="The replica, as `replicas list` numbers it.")],
+    within: Annotated[
+        float, typer.Option(help="Seconds until streams that are left are moved to other replicas.")
+    ] = 60.0,
+    url: UrlOption = "",
+) -> None:
+    """Empty a replica of a running gateway and start it anew. No stream is lost. Waits until it is done."""
+    _ask_gateway("POST", f"/admin/replicas/{index}/drain", url, {"within_s": within}, timeout_s=within + 60)
+    typer.echo(f"Replica {index} is empty and starts anew.")
+
+
+def _ask_gateway(method: str, path: str, url: str, body: Any = None, *, timeout_s: float = 30.0) -> Any:
+    """What a running gateway answers the operator."""
+    settings = _settings()
+    base = url or f"http://{settings.host}:{settings.port}"
+    key = settings.admin_key.get_secret_value()
+    if not key:
+        _fail("Set PACELINE_ADMIN_KEY to the running gateway's.")
+    headers = {"Authorization": f"Bearer {key}"}
+    try:
+        answer = httpx2.request(method, base + path, json=body, headers=headers, timeout=timeout_s)
+    except httpx2.HTTPError as error:
+        _fail(f"{base} can't be reached: {error}")
+    if answer.status_code >= 400:
+        _fail(f"{base} says: {answer.json()['error']['message']}")
+    return answer.json()
 
 
 @keys.command("create")

@@ -30,6 +30,8 @@ class Settings(BaseSettings):
     data_dir: Path = Path("paceline-data")
     database_url: str = ""
     secret: SecretStr = SecretStr(INSECURE_SECRET)
+    admin_key: SecretStr = SecretStr("")
+    """Opens /admin; empty: nobody."""
     static_dir: Path = ROOT / "static"
 
     engine: Literal["llama_cpp", "vllm", "scripted"] = "llama_cpp"

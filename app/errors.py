@@ -5,7 +5,8 @@
     │   ├── UnsupportedParameter   400                         a field that this gateway knows and doesn't do
     │   ├── UnknownParameter       400                         a field that nobody knows
     │   └── ContextTooLong         400 context_length_exceeded
-    ├── InvalidKey                 401 authentication_error
+    ├── InvalidKey                 401 invalid_request_error, as OpenAI has it
+    ├── Forbidden                  403
     ├── NotFound                   404
     │   └── ModelNotFound          404 model_not_found
     ├── BodyTooLarge               413
@@ -73,11 +74,17 @@ class ContextTooLong(BadRequest):
 
 class InvalidKey(GatewayError):
     status = 401
-    type = "authentication_error"
+    type = "invalid_request_error"
     code = "invalid_api_key"
 
     def headers(self) -> dict[str, str]:
         return {"WWW-Authenticate": "Bearer"}
+
+
+class Forbidden(GatewayError):
+    status = 403
+    type = "invalid_request_error"
+    code = "forbidden"
 
 
 class NotFound(GatewayError):

@@ -151,3 +151,7 @@ class Replicated(Protocol):
     """How often a stream went on elsewhere since the start."""
 
     def replicas(self) -> Sequence[ReplicaState]: ...
+
+    async def drain(self, index: int, *, within_s: float) -> None:
+        """Give a replica nothing new, let its streams end, move what is left after `within_s`, and start it anew."""
+        ...

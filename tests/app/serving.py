@@ -14,6 +14,7 @@ from pydantic_settings import SettingsConfigDict
 
 from app.api.deps import Gateway
 from app.config import Settings
+from app.engine.pool import Pool
 from app.engine.scripted import ScriptedEngine
 from app.main import create_app
 from app.server import Server
@@ -76,7 +77,7 @@ def scripted(length: int | None = None, **options: Any) -> ScriptedEngine:
 
 @contextlib.asynccontextmanager
 async def serving(
-    data_dir: Path, engine: ScriptedEngine | None = None, *, steps: Steps | None = None, **settings: Any
+    data_dir: Path, engine: ScriptedEngine | Pool | None = None, *, steps: Steps | None = None, **settings: Any
 ) -> AsyncIterator[Running]:
     """`steps` are set free in the end, whatever happened: a worker that waits for a test would never stop."""
     engine = engine or scripted()
@@ -90,7 +91,8 @@ async def serving(
         await task
     try:
         key = (data_dir / "initial-key").read_text().strip()
-        yield Running(server.url, key, server.gateway, engine.script)
+        script = engine.script if isinstance(engine, ScriptedEngine) else Script(ScriptVocabulary())
+        yield Running(server.url, key, server.gateway, script)
     finally:
         if steps is not None:
             steps.run_free()

@@ -16,7 +16,7 @@ from tests.vllm.conftest import MODEL
 from tests.vllm.questions import ask, read
 
 pytestmark = [pytest.mark.vllm, pytest.mark.asyncio(loop_scope="session")]
-SAMPLES = 800
+SAMPLES = 2000
 TEMPERATURE = 0.8
 
 
