@@ -31,7 +31,7 @@ class Settings(BaseSettings):
     database_url: str = ""
     secret: SecretStr = SecretStr(INSECURE_SECRET)
     admin_key: SecretStr = SecretStr("")
-    """Opens /admin; empty: nobody."""
+    """Opens the operator's page and the admin API; empty: both are closed."""
     static_dir: Path = ROOT / "static"
 
     engine: Literal["llama_cpp", "vllm", "scripted"] = "llama_cpp"

@@ -173,6 +173,8 @@ def install(app: FastAPI) -> None:
     async def handle(request: Request, error: Exception) -> Response:
         # Of an unknown exception Starlette sends this response and raises it again: the server logs the traceback.
         known = translate(error)
+        if known.status >= 500 or known.status == 429:
+            request.app.state.gateway.metrics.note(request.url.path, known.code or known.type)
         return JSONResponse(known.body(), status_code=known.status, headers=known.headers())
 
     for kind in (GatewayError, protocol.ProtocolError, RequestValidationError, HTTPException, Exception):

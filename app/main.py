@@ -18,7 +18,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app import errors
-from app.api import admin, chat, drafter, health, models, tickets, verify
+from app.api import admin, chat, drafter, health, models, ops, tickets, verify
 from app.api.deps import Gateway
 from app.api.streams import Streams
 from app.api.tickets import Tickets
@@ -59,7 +59,7 @@ def create_app(settings: Settings, engine: Engine | None = None) -> FastAPI:
     )
     app.state.gateway = gateway
     errors.install(app)
-    for family in (chat, models, drafter, verify, tickets, health, admin):
+    for family in (chat, models, drafter, verify, tickets, health, admin, ops):
         app.include_router(family.router)
     app.add_route("/v1/{path:path}", _nothing_here, methods=["GET", "POST", "PUT", "PATCH", "DELETE"])
     if settings.static_dir.is_dir():

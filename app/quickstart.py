@@ -7,6 +7,7 @@ their own, started through the same commands that a person would type; this file
 from __future__ import annotations
 
 import os
+import secrets
 import signal
 import subprocess
 import sys
@@ -44,9 +45,11 @@ def main() -> int:
     try:
         _step("The embedded model pair", [_script("paceline-edge"), "models", "pull"])
         _step("The database", [sys.executable, "-m", "alembic", "upgrade", "head"])
-        with _gateway(settings, console):
+        # One for this run, unless the operator chose one: it is in the address printed below.
+        admin_key = settings.admin_key.get_secret_value() or secrets.token_urlsafe(24)
+        with _gateway(settings, console, admin_key):
             _ask(settings, console)
-            _invite(settings, console)
+            _invite(settings, console, admin_key)
             signal.pause()
     except QuickstartError as error:
         console.print(f"[red]✗[/] {error}")
@@ -62,7 +65,7 @@ def _step(name: str, arguments: Sequence[str]) -> None:
 
 
 @contextmanager
-def _gateway(settings: Settings, console: Console) -> Iterator[None]:
+def _gateway(settings: Settings, console: Console, admin_key: str) -> Iterator[None]:
     """The gateway, ready to serve; stopped on the way out. Its log goes to a file, this terminal is for people."""
     base = f"http://{settings.host}:{settings.port}"
     if _answers(f"{base}/healthz"):
@@ -75,6 +78,7 @@ def _gateway(settings: Settings, console: Console) -> Iterator[None]:
         # A session of its own: Ctrl-C reaches us alone, and we stop it in order.
         process = subprocess.Popen(  # noqa: S603
             [_script("paceline-gateway"), "serve"],
+            env={**os.environ, "PACELINE_ADMIN_KEY": admin_key},
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,
@@ -160,7 +164,7 @@ def _key(settings: Settings) -> str:
         ) from error
 
 
-def _invite(settings: Settings, console: Console) -> None:
+def _invite(settings: Settings, console: Console, admin_key: str) -> None:
     base, key = f"http://{settings.host}:{settings.port}", _key(settings)
     request = '{"messages": [{"role": "user", "content": "Hello!"}], "stream": true}'
     console.rule("[bold]Up and running, Ctrl-C stops it[/]")
@@ -168,6 +172,9 @@ def _invite(settings: Settings, console: Console) -> None:
     sys.stdout.write(f"""
 A page that drafts in the browser:
   {base}/#key={key}
+
+What the gateway is doing, live:
+  {base}/ops#key={admin_key}
 
 Chat from this terminal, as a device:
   PACELINE_API_KEY={key} {os.path.relpath(_script("paceline-edge"))} chat

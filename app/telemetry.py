@@ -6,7 +6,9 @@ import logging
 import secrets
 import sys
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -57,6 +59,19 @@ def configure_logging(style: str, level: str) -> None:
         logging.getLogger(chatty).setLevel(logging.WARNING)
 
 
+FAULTS_KEPT = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """An error that somebody was told of: when, where and its code; never what they had sent."""
+
+    at: float
+    """Seconds since 1970."""
+    where: str
+    code: str
+
+
 class Metrics:
     """The gateway's counters, in a registry of their own: two apps in one process don't meet."""
 
@@ -66,6 +81,7 @@ class Metrics:
         self.requests = Counter(
             "paceline_requests", "Finished HTTP requests and sockets.", ["route", "status"], registry=r
         )
+        self.faults: deque[Fault] = deque(maxlen=FAULTS_KEPT)
         self.sockets = Gauge("paceline_sockets", "Open sockets of edges.", registry=r)
         self.opened = Counter("paceline_streams_opened", "Streams that began.", ["kind"], registry=r)
         self.finished = Counter("paceline_streams_finished", "Streams that ended, by reason.", ["reason"], registry=r)
@@ -95,6 +111,10 @@ class Metrics:
         }
         for name, (what, value) in gauges.items():
             Gauge(name, what, registry=r).set_function(value)
+
+    def note(self, where: str, code: str) -> None:
+        """Remember an error for the operator; the oldest is forgotten."""
+        self.faults.append(Fault(time.time(), where[:80], code))
 
 
 class ReplicaMetrics(Collector):

@@ -361,6 +361,7 @@ class Session:
     async def _report(self, error: errors.ProtocolError) -> None:
         """Tell the peer what it did wrong. Raises TooManyErrors once it has done so too often."""
         self._gateway.metrics.socket_errors.labels(error.code).inc()
+        self._gateway.metrics.note("/v1/verify", error.code)
         await self._send(
             frames.Error(
                 error.stream,
@@ -375,6 +376,7 @@ class Session:
 
     async def _close_with(self, error: errors.Fatal) -> None:
         self._gateway.metrics.socket_errors.labels(error.code).inc()
+        self._gateway.metrics.note("/v1/verify", error.code)
         try:
             await self._send(frames.Error(None, error.code, error.message[:500], final=True))
         except (WebSocketDisconnect, RuntimeError):

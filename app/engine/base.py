@@ -100,6 +100,9 @@ class Load:
     context_total: int
     step_s: float
     """Recent mean duration of a step, seconds; 0 before the first."""
+    last_step_tokens: int = 0
+    last_step_s: float = 0.0
+    """The newest step, as a sample of what a step of so many tokens takes; 0 where the engine doesn't tell."""
 
 
 @dataclass(frozen=True, slots=True)

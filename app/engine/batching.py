@@ -9,6 +9,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Literal
 
 from app.engine.base import Finished, Load, Request
@@ -103,8 +104,7 @@ class BatchingEngine:
         return generation
 
     def load(self) -> Load:
-        load = self._load
-        return Load(load.running, len(self._queued), load.context_used, load.context_total, load.step_s)
+        return replace(self._load, waiting=len(self._queued))
 
     def failure(self) -> str | None:
         return self._failure

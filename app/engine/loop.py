@@ -72,6 +72,7 @@ class StepLoop:
         self._by_stream: dict[Stream, _Job] = {}
         self._progress: list[tuple[Generation, Progress]] = []
         self._step_s = 0.0
+        self._last_step = (0, 0.0)
 
     def run(self) -> None:
         """Until the inbox says stop, or the model fails: then all streams end with reason `error`."""
@@ -132,6 +133,7 @@ class StepLoop:
         picked = self._pick(batch)
         now = self._clock()
         self._step_s += (now - began - self._step_s) * (0.1 if self._step_s else 1.0)
+        self._last_step = (sum(len(run.tokens) for run in batch.runs), now - began)
         self._scheduler.update(batch, [pick.tokens if pick else () for pick in picked], now)
         for chunk, pick in zip(batch.chunks, picked, strict=True):
             if pick is not None:
@@ -192,7 +194,9 @@ class StepLoop:
             job.queued = False
         if self._progress or placed or failure is not None:
             total = scheduler.capacity.kv_tokens
-            load = Load(len(scheduler.running), len(scheduler.waiting), slots.tokens, total, self._step_s)
+            load = Load(
+                len(scheduler.running), len(scheduler.waiting), slots.tokens, total, self._step_s, *self._last_step
+            )
             self._publish(Published(load, self._progress, [job.generation for job in placed], failure))
             self._progress = []
 

@@ -1,5 +1,7 @@
 /** The same question over plain HTTP, as any OpenAI client would ask it: the cloud alone, for comparison. */
 
+import { events } from "./events.js";
+
 /**
  * Streams an answer. Yields `{text}` as it comes and `{usage, reason}` at the end. Throws Error with a sentence for
  * people.
@@ -12,7 +14,7 @@ export async function* askCloud({ key, body, signal, onBytes = () => {} }) {
   const response = await fetch("/v1/chat/completions", { method: "POST", headers, body: payload, signal });
   if (!response.ok) throw new Error(await complaint(response));
   let reason = null;
-  for await (const data of events(response.body, onBytes)) {
+  for await (const data of events(response.body, (bytes) => onBytes(0, bytes))) {
     if (data === "[DONE]") return;
     const chunk = JSON.parse(data);
     if (chunk.error) throw new Error(chunk.error.message);
@@ -28,20 +30,5 @@ async function complaint(response) {
     return (await response.json()).error.message;
   } catch {
     return `The gateway answered with HTTP ${response.status}.`;
-  }
-}
-
-/** The data of each server-sent event; comments and other fields are left out. */
-async function* events(body, onBytes) {
-  const decoder = new TextDecoder();
-  const reader = body.getReader();
-  let rest = "";
-  for (;;) {
-    const { done, value } = await reader.read();
-    if (done) return;
-    onBytes(0, value.length);
-    const lines = (rest + decoder.decode(value, { stream: true })).split(/\r\n|\n|\r/);
-    rest = lines.pop();
-    for (const line of lines) if (line.startsWith("data:")) yield line.slice(5).trimStart();
   }
 }
