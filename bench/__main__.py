@@ -94,6 +94,22 @@ def ray(
 
 
 @app.command()
+def cuts(
+    number: Annotated[int, typer.Option("--cuts", help="How often the network is cut, at random.")] = 100,
+    answers: Annotated[int, typer.Option(help="Answers, five at a time on one socket.")] = 50,
+    tokens: Annotated[int, typer.Option(help="Of each answer.")] = 64,
+    rtt_ms: Annotated[float, typer.Option(help="Round-trip time, ms.")] = 20.0,
+    outage_ms: Annotated[float, typer.Option(help="How long the network stays away after a cut, ms.")] = 0.0,
+    as_json: Json = False,
+) -> None:
+    """The network is cut during answers: none changes, and how much time each cut costs (about half a minute)."""
+    from bench import cuts as bench
+
+    settings = bench.Settings(answers, number, tokens, rtt_s=rtt_ms / 1e3, outage_s=outage_ms / 1e3)
+    bench.command(Report(as_json=as_json), settings)
+
+
+@app.command()
 def vllm(
     alpha: Annotated[str, typer.Option(help="Acceptance rates.")] = "0.6,0.8,0.9",
     streams: Annotated[str, typer.Option(help="Streams together.")] = "1,8",

@@ -6,6 +6,7 @@ LlamaError, whose text names what failed and says what llama.cpp said about it.
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import functools
 import logging
@@ -303,6 +304,15 @@ def _log(level: int, text: bytes, _data: Any) -> None:
 def _start() -> None:
     llama_cpp.llama_log_set(_log, ctypes.c_void_p(0))
     llama_cpp.llama_backend_init()
+
+
+@atexit.register
+def _close_left_open() -> None:
+    """The binding opens two handles on /dev/null at import and never closes them: a warning each at the end."""
+    from llama_cpp import _utils
+
+    for handle in (_utils.outnull_file, _utils.errnull_file):
+        handle.close()
 
 
 def _last_words() -> str:
