@@ -22,6 +22,7 @@ from edge.keyboard import Lines
 from edge.privacy import NotYet, require_available
 from edge.protocol.errors import ProtocolError, Unauthorised
 from edge.protocol.frames import Message, Sampling
+from edge.redacted import RedactedRoute
 from edge.route import LocalRoute, Question, Route, open_hybrid
 from edge.terminal import (
     Answer,
@@ -102,7 +103,7 @@ async def _route(settings: DeviceSettings, drafter: Drafter | None, screens: Scr
         yield LocalRoute(drafter)
         return
     async with open_hybrid(settings, drafter, lambda text: screens.side.print(Text(text, style="yellow"))) as route:
-        yield route
+        yield RedactedRoute(route, settings) if settings.privacy == "redacted" else route
 
 
 def _answer(wishes: Wishes, screens: Screens) -> Answer:

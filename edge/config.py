@@ -39,6 +39,10 @@ class DeviceSettings(BaseSettings):
     draft_length: int | None = Field(default=None, ge=1, le=64)
     """Tokens a round of policy `sync`; None: 4."""
     privacy: Mode = "full"
+    redact_names: bool = True
+    """In privacy mode `redacted`: names and addresses too, by their cues."""
+    restore_in_code: bool = True
+    """False: in fenced code blocks of an answer placeholders stay."""
     state_dir: Path = Path("~/.local/state/paceline")
     disclosure_log: bool = True
 

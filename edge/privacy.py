@@ -1,8 +1,9 @@
 """What leaves this device, by whose leave, and the record of it.
 
 A target model that verifies losslessly must see the context's token ids, and token ids are text to anyone who has the
-tokenizer. So nothing here claims to hide them: mode `full` sends the templated prompt, `local` sends nothing, and the
-log shows what either has meant. `redacted` and `draft_only` are refused until they are built.
+tokenizer. So nothing here claims to hide them: mode `full` sends the templated prompt, `redacted` the same with
+placeholders for what was recognised as personal data, `local` sends nothing, and the log shows what each has meant.
+`draft_only` is refused until it is built.
 
 The log is the device's own file: mode 0600, JSON lines, two per request. The first is written before anything leaves,
 the second when the request is over; a request without its second line was interrupted. At `limit_bytes` the file is set
@@ -31,10 +32,11 @@ class NotYet(Exception):
 
 def require_available(mode: str) -> None:
     """Raises NotYet, so that nobody believes that a mode protects them before it does."""
-    if mode in ("redacted", "draft_only"):
+    if mode == "draft_only":
         raise NotYet(
-            f"Privacy mode {mode!r} does not exist yet. Use `full` (the prompt's token ids go to the gateway) "
-            "or `local` (nothing leaves; this device's draft model answers alone)."
+            f"Privacy mode {mode!r} does not exist yet. Use `full` (the prompt's token ids go to the gateway), "
+            "`redacted` (the same, with placeholders for recognised personal data) or `local` (nothing leaves; this "
+            "device's draft model answers alone)."
         )
 
 

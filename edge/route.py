@@ -19,7 +19,7 @@ from edge.drafters.ngram import NgramDrafter
 from edge.errors import EdgeError
 from edge.generate import Generate
 from edge.privacy import DisclosureLog, Recorder
-from edge.protocol.frames import Message, ModelInfo, Policy, Sampling
+from edge.protocol.frames import Message, ModelInfo, Policy, Privacy, Sampling
 from edge.runtime import Runtime
 from edge.terminal import Answer
 
@@ -76,6 +76,7 @@ class HybridRoute:
         policy: Policy | None,
         coupled: bool,
         draft_length: int | None = None,
+        privacy: Privacy = "full",
     ) -> None:
         self._runtime = runtime
         self._cloud = cloud
@@ -84,6 +85,7 @@ class HybridRoute:
         self._policy = policy
         self._coupled = coupled
         self._draft_length = draft_length
+        self._privacy: Privacy = privacy
         drafter = runtime.drafter
         by = f"drafted here by {drafter.name}" if drafter is not None else "without drafts"
         self.name = "hybrid" if drafter is not None else "no drafts"
@@ -98,6 +100,7 @@ class HybridRoute:
             policy=self._policy,
             coupled=self._coupled,
             draft_length=self._draft_length,
+            privacy=self._privacy,
         )
         try:
             return await ask_hybrid(self._runtime, request, answer)
@@ -137,6 +140,7 @@ async def open_hybrid(
                 policy=settings.policy,
                 coupled=settings.draft_sampling == "coupled",
                 draft_length=settings.draft_length,
+                privacy="full" if settings.privacy == "local" else settings.privacy,
             )
 
 
