@@ -110,6 +110,29 @@ def cuts(
 
 
 @app.command()
+def simulator(
+    tokens: Annotated[int, typer.Option(help="Of each answer.")] = 160,
+    as_json: Json = False,
+) -> None:
+    """The capacity simulation beside live runs on the scripted engine, 12 settings (about 2 minutes)."""
+    from bench import simulator as bench
+
+    bench.command(Report(as_json=as_json), tokens)
+
+
+@app.command()
+def capacity(
+    measured_s: Annotated[float, typer.Option(help="Simulated time in which streams count, seconds.")] = 20.0,
+    seed: Annotated[int, typer.Option(help="Of arrivals, acceptance and jitter.")] = 0,
+    as_json: Json = False,
+) -> None:
+    """Simulated: ITL, goodput and steps per token of each policy as load rises (about 6 minutes)."""
+    from bench import capacity as bench
+
+    bench.command(Report(as_json=as_json), measured_s, seed)
+
+
+@app.command()
 def vllm(
     alpha: Annotated[str, typer.Option(help="Acceptance rates.")] = "0.6,0.8,0.9",
     streams: Annotated[str, typer.Option(help="Streams together.")] = "1,8",
