@@ -199,6 +199,9 @@ class Cell:
 async def run(settings: Settings, advance: Callable[[], None] = lambda: None) -> list[dict[str, Any]]:
     os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
     plan = Plan(model=str(convert()), context=512, streams=max(settings.streams), draft_tokens=settings.draft_tokens)
+    # vLLM's n-gram lookup is compiled by numba, whose first call gives the process's OpenMP a thread per core, whatever
+    # the model was given: its steps would then fight with the other engines' for the cores.
+    os.environ.setdefault("NUMBA_NUM_THREADS", str(plan.threads))
     async with AsyncExitStack() as stack:
         engine = VllmEngine(
             plan.model, model_id=NAME, context=512, streams=plan.streams, draft_tokens=plan.draft_tokens

@@ -21,6 +21,7 @@ def missing_hooks() -> list[str]:
     from vllm.v1.core.sched.scheduler import Scheduler
     from vllm.v1.engine import EngineCoreOutput, EngineCoreRequestType
     from vllm.v1.engine.async_llm import AsyncLLM
+    from vllm.v1.engine.core import EngineCore
     from vllm.v1.engine.core_client import AsyncMPClient
     from vllm.v1.request import Request
     from vllm.v1.sample import rejection_sampler
@@ -50,10 +51,11 @@ def missing_hooks() -> list[str]:
     )
     wanting += [f"{owner.__name__}.{field}" for owner, field in fields if field not in _fields(owner)]
     wanting += [] if hasattr(EngineCoreRequestType, "WAKEUP") else ["EngineCoreRequestType.WAKEUP"]
-    source = inspect.getsource(Request.__init__) + inspect.getsource(Scheduler.__init__)
+    source = "".join(inspect.getsource(owner.__init__) for owner in (Request, Scheduler, EngineCore))
     attributes = (
         "spec_token_ids", "next_decode_eligible_step", "num_output_placeholders", "num_computed_tokens",
         "running", "waiting", "max_num_running_reqs", "num_spec_tokens", "structured_output_manager",
+        "check_for_draft_tokens",
     )  # fmt: skip
     return wanting + [f"self.{name}" for name in attributes if f"self.{name}" not in source]
 

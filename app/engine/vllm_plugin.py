@@ -249,6 +249,7 @@ def paceline_start(core: EngineCore) -> str:
     if isinstance(scheduler, DraftScheduler) and scheduler.alarm is None:
         queue: Any = core.input_queue  # EngineCoreProc's
         scheduler.alarm = Alarm(lambda: queue.put_nowait((EngineCoreRequestType.WAKEUP, None)))
+        core.check_for_draft_tokens = False  # else each step ends by asking the workers for the proposer's drafts
     return type(scheduler).__name__
 
 

@@ -257,6 +257,24 @@ async def test_a_full_queue_is_a_429_that_says_when_to_come_back(tmp_path: Path)
         assert int(refused.headers["Retry-After"]) >= 1
 
 
+async def test_when_the_engine_dies_answers_end_with_its_error_and_the_gateway_is_unready(tmp_path: Path) -> None:
+    body = {"model": MODEL, "messages": ASK, "stream": True}
+    async with (
+        serving(tmp_path, scripted(fail_at=5)) as running,
+        httpx2.AsyncClient(base_url=running.url, headers=running.headers, timeout=5) as http,
+    ):
+        assert (await http.get("/readyz")).status_code == 200
+        lines = [line for line in (await http.post("/v1/chat/completions", json=body)).text.splitlines() if line]
+        assert any('"content"' in line for line in lines)
+        error = json.loads(lines[-1].removeprefix("data: "))["error"]
+        assert (error["type"], error["code"], error["param"]) == ("server_error", "engine_failed", None)
+        refused = await http.post("/v1/chat/completions", json=body)
+        assert (refused.status_code, refused.json()["error"]["code"]) == (503, "engine_failed")
+        ready = await http.get("/readyz")
+        assert (ready.status_code, list(ready.json()["problems"])) == (503, ["engine"])
+        assert (await http.get("/healthz")).status_code == 200
+
+
 async def test_stopping_the_gateway_ends_answers_in_progress_and_writes_their_usage(tmp_path: Path) -> None:
     async with serving(tmp_path, scripted(step_s=0.002)) as running:
         http = httpx2.AsyncClient(base_url=running.url, headers=running.headers, timeout=10)
