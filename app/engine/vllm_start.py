@@ -132,4 +132,7 @@ def _variables(plan: Plan) -> dict[str, str]:
         # Threads that are bound to cores fight with whatever else runs there.
         values |= {"OMP_NUM_THREADS": str(plan.threads), "VLLM_CPU_OMP_THREADS_BIND": "nobind"}
         values["VLLM_CPU_KVCACHE_SPACE"] = "2"
+        if engine_args(plan).enforce_eager:
+            # Else one function is compiled all the same, when logprobs are first asked for: all streams wait for that.
+            values["TORCH_COMPILE_DISABLE"] = "1"
     return values
