@@ -92,6 +92,8 @@ class Settings(BaseSettings):
 
     key_cache_s: float = Field(default=30.0, ge=0)
     usage_flush_s: float = Field(default=10.0, gt=0)
+    metrics_tenants: int = Field(default=50, ge=0)
+    """Tenants with labels of their own in /metrics; the rest are `other`."""
 
     log_format: Literal["auto", "console", "json"] = "auto"
     log_level: Literal["debug", "info", "warning", "error"] = "info"

@@ -10,7 +10,9 @@
     ├── NotFound                   404
     │   └── ModelNotFound          404 model_not_found
     ├── BodyTooLarge               413
+    ├── Conflict                   409                         it is there already
     ├── TooBusy                    429 rate_limit_error        with Retry-After
+    │   └── RateLimited            429 rate_limit_exceeded     over the tenant's own quota
     ├── Unavailable                503 server_error            the engine is dead
     │   └── ShuttingDown           503
     └── Internal                   500 server_error            all else: a generic body, the traceback is logged
@@ -97,6 +99,12 @@ class ModelNotFound(NotFound):
     code = "model_not_found"
 
 
+class Conflict(GatewayError):
+    status = 409
+    type = "invalid_request_error"
+    code = "conflict"
+
+
 class BodyTooLarge(GatewayError):
     status = 413
     type = "invalid_request_error"
@@ -107,6 +115,10 @@ class TooBusy(GatewayError):
     status = 429
     type = "rate_limit_error"
     code = "overloaded"
+
+
+class RateLimited(TooBusy):
+    code = "rate_limit_exceeded"
 
 
 class Unavailable(GatewayError):
@@ -124,6 +136,8 @@ class Internal(GatewayError):
 
 def from_protocol(error: protocol.ProtocolError) -> GatewayError:
     """What an HTTP client is told of an error that `Engine.submit` raised."""
+    if isinstance(error, protocol.RateLimited):
+        return RateLimited(error.message, retry_after_s=error.retry_after_s)
     if isinstance(error, protocol.Overloaded):
         return TooBusy(error.message, retry_after_s=error.retry_after_s)
     if isinstance(error, protocol.EngineFailed):

@@ -19,7 +19,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app import errors
 from app.api import admin, chat, drafter, health, models, ops, tickets, verify
+from app.api.accounts import Accounts
 from app.api.deps import Gateway
+from app.api.quota_headers import QuotaHeaders
 from app.api.streams import Streams
 from app.api.tickets import Tickets
 from app.config import Settings
@@ -27,6 +29,7 @@ from app.engine.base import Engine, Replicated
 from app.engines import build_engine
 from app.first_start import ensure_key
 from app.telemetry import AccessLog, Metrics, ReplicaMetrics
+from app.tenants.limits import Quotas
 from app.tenants.repository import Repository, open_database
 from app.tenants.service import Tenants
 from app.tenants.usage import UsageCounter
@@ -64,6 +67,7 @@ def create_app(settings: Settings, engine: Engine | None = None) -> FastAPI:
     app.add_route("/v1/{path:path}", _nothing_here, methods=["GET", "POST", "PUT", "PATCH", "DELETE"])
     if settings.static_dir.is_dir():
         app.mount("/", StaticFiles(directory=settings.static_dir, html=True), name="page")
+    app.add_middleware(QuotaHeaders, quotas=gateway.quotas)
     app.add_middleware(SecurityHeaders)
     app.add_middleware(AccessLog, metrics=gateway.metrics, body_bytes=settings.body_bytes)
     return app
@@ -78,11 +82,13 @@ def build(settings: Settings, engine: Engine) -> Gateway:
         clock=time.monotonic,
     )
     usage = UsageCounter(repository, today=lambda: datetime.now(UTC).date())
-    gateway: Gateway
+    quotas = Quotas(time.monotonic)
+    metrics = Metrics(engine.load, lambda: len(streams), tenants=settings.metrics_tenants)
+    accounts = Accounts(lambda: engine.model.id, usage, quotas, metrics)
     streams = Streams(
         grace_s=settings.grace_s,
         per_tenant=settings.tenant_streams,
-        account=lambda tenant_id, generation: gateway.account(tenant_id, generation),
+        account=accounts.close,
     )
     gateway = Gateway(
         settings=settings,
@@ -90,9 +96,11 @@ def build(settings: Settings, engine: Engine) -> Gateway:
         repository=repository,
         tenants=tenants,
         usage=usage,
+        quotas=quotas,
+        accounts=accounts,
         streams=streams,
         tickets=Tickets(valid_s=settings.ticket_s, clock=time.monotonic),
-        metrics=Metrics(engine.load, lambda: len(streams)),
+        metrics=metrics,
     )
     if isinstance(engine, Replicated):
         gateway.metrics.registry.register(ReplicaMetrics(engine))
@@ -105,15 +113,19 @@ async def running(gateway: Gateway) -> AsyncIterator[None]:
     settings = gateway.settings
     try:
         await _start(gateway)
-        flushing = asyncio.create_task(gateway.usage.run(settings.usage_flush_s))
+        stop = asyncio.Event()
+        flushing = asyncio.create_task(
+            gateway.usage.run(settings.usage_flush_s, gather=gateway.accounts.settle, stop=stop)
+        )
         try:
             yield
         finally:
-            flushing.cancel()
-            await asyncio.gather(flushing, return_exceptions=True)
             gateway.drain()
             gateway.streams.close()
             await gateway.engine.stop()
+            gateway.accounts.settle()
+            stop.set()
+            await flushing
             await gateway.usage.flush()
     finally:
         await gateway.repository.close()

@@ -18,6 +18,8 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.engine.base import Load, Replicated
+from app.tenants.terms import caller
+from edge.protocol.frames import Usage
 
 access_log = structlog.get_logger("paceline.access")
 
@@ -75,11 +77,14 @@ class Fault:
 class Metrics:
     """The gateway's counters, in a registry of their own: two apps in one process don't meet."""
 
-    def __init__(self, load: Callable[[], Load], streams: Callable[[], int]) -> None:
+    def __init__(self, load: Callable[[], Load], streams: Callable[[], int], *, tenants: int = 50) -> None:
+        """`tenants`: how many have labels of their own; later ones share `other`, so that labels stay bounded."""
+        self._most_tenants = tenants
+        self._tenants: set[str] = set()
         self.registry = CollectorRegistry()
         r = self.registry
         self.requests = Counter(
-            "paceline_requests", "Finished HTTP requests and sockets.", ["route", "status"], registry=r
+            "paceline_requests", "Finished HTTP requests and sockets.", ["route", "status", "tenant"], registry=r
         )
         self.faults: deque[Fault] = deque(maxlen=FAULTS_KEPT)
         self.sockets = Gauge("paceline_sockets", "Open sockets of edges.", registry=r)
@@ -88,16 +93,18 @@ class Metrics:
         self.resumed = Counter("paceline_streams_resumed", "Streams resumed on another socket.", registry=r)
         self.socket_errors = Counter("paceline_socket_errors", "Errors sent to edges.", ["code"], registry=r)
         self.commits = Counter("paceline_commits", "Commits sent to edges or HTTP clients.", ["kind"], registry=r)
-        self.tokens = Counter("paceline_tokens", "Tokens by what they are.", ["what"], registry=r)
+        self.tokens = Counter("paceline_tokens", "Tokens by what they are.", ["what", "tenant"], registry=r)
         self.steps = Counter("paceline_stream_steps", "Target steps, counted once a stream they served.", registry=r)
-        self.bytes = Counter("paceline_socket_bytes", "Payload of the edges' frames.", ["direction"], registry=r)
+        self.bytes = Counter(
+            "paceline_socket_bytes", "Payload of the edges' frames.", ["direction", "tenant"], registry=r
+        )
         self.ttft = Histogram(
-            "paceline_ttft_seconds", "Request to first token.", ["kind"], buckets=_LATENCY_BUCKETS, registry=r
+            "paceline_ttft_seconds", "Request to first token.", ["kind", "tenant"], buckets=_LATENCY_BUCKETS, registry=r
         )
         self.itl = Histogram(
             "paceline_itl_seconds",
             "Per stream: (last - first token's time) / (tokens - 1).",
-            ["kind"],
+            ["kind", "tenant"],
             buckets=_LATENCY_BUCKETS,
             registry=r,
         )
@@ -115,6 +122,46 @@ class Metrics:
     def note(self, where: str, code: str) -> None:
         """Remember an error for the operator; the oldest is forgotten."""
         self.faults.append(Fault(time.time(), where[:80], code))
+
+    def tenant(self, name: str) -> str:
+        """The label of the tenant of that name; "" is nobody's."""
+        if name and name not in self._tenants:
+            if len(self._tenants) >= self._most_tenants:
+                return "other"
+            self._tenants.add(name)
+        return name
+
+    def used(self, tenant: str, usage: Usage) -> None:
+        """What a stream used since the last time."""
+        label = self.tenant(tenant)
+        for what in ("prompt", "completion", "drafted", "verified", "accepted", "matched"):
+            if count := getattr(usage, what):
+                self.tokens.labels(what, label).inc(count)
+        self.steps.inc(usage.steps)
+
+    def total_tokens(self, what: str) -> float:
+        """Of all tenants."""
+        (family,) = self.tokens.collect()
+        return sum(s.value for s in family.samples if s.name.endswith("_total") and s.labels["what"] == what)
+
+    def rolled_back(self, tenant: str, tokens: int) -> None:
+        """Drafts of a stream that is over which came to nothing."""
+        self.tokens.labels("rolled_back", self.tenant(tenant)).inc(max(0, tokens))
+
+    def drafts_over_quota(self, tenant: str, tokens: int) -> None:
+        self.tokens.labels("over_quota", self.tenant(tenant)).inc(tokens)
+
+    def socket_bytes(self, tenant: str) -> SocketBytes:
+        label = self.tenant(tenant)
+        return SocketBytes(self.bytes.labels("up", label), self.bytes.labels("down", label))
+
+
+@dataclass(frozen=True, slots=True)
+class SocketBytes:
+    """Of one tenant's sockets, by direction."""
+
+    up: Counter
+    down: Counter
 
 
 class ReplicaMetrics(Collector):
@@ -145,9 +192,11 @@ class ReplicaMetrics(Collector):
 class Pace:
     """Times of one stream's tokens. `now` is any monotonic clock, seconds."""
 
-    def __init__(self, metrics: Metrics, kind: str, begun: float) -> None:
-        self._metrics = metrics
-        self._kind = kind
+    def __init__(self, metrics: Metrics, kind: str, tenant: str, begun: float) -> None:
+        """`kind`: chat or edge; `tenant`: its name."""
+        self._commits = metrics.commits.labels(kind)
+        self._ttft = metrics.ttft.labels(kind, metrics.tenant(tenant))
+        self._itl = metrics.itl.labels(kind, metrics.tenant(tenant))
         self._begun = begun
         self._first: float | None = None
         self._last = begun
@@ -155,19 +204,19 @@ class Pace:
 
     def commit(self, tokens: int, now: float) -> None:
         """`tokens` have been sent at `now`."""
-        self._metrics.commits.labels(self._kind).inc()
+        self._commits.inc()
         if not tokens:
             return
         if self._first is None:
             self._first = now
-            self._metrics.ttft.labels(self._kind).observe(now - self._begun)
+            self._ttft.observe(now - self._begun)
             tokens -= 1
         self._after_first += tokens
         self._last = now
 
     def finish(self) -> None:
         if self._first is not None and self._after_first:
-            self._metrics.itl.labels(self._kind).observe((self._last - self._first) / self._after_first)
+            self._itl.observe((self._last - self._first) / self._after_first)
 
 
 class AccessLog:
@@ -203,7 +252,9 @@ class AccessLog:
         finally:
             # The route's template, not the path: paths are unbounded, and each would be a time series.
             route = getattr(scope.get("route"), "path", "unknown")
-            self._metrics.requests.labels(route, str(status)).inc()
+            tenant = caller(scope)
+            label = self._metrics.tenant(tenant.name if tenant is not None else "")
+            self._metrics.requests.labels(route, str(status), label).inc()
             access_log.info(
                 "request",
                 method=scope.get("method", "WEBSOCKET"),

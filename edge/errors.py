@@ -46,8 +46,8 @@ _BY_CODE = _tree(errors.ProtocolError)
 def from_frame(frame: Error) -> ProtocolError:
     """The typed error that an `error` frame stands for; ProtocolError with its code if we don't know the code."""
     kind = _BY_CODE.get(frame.code, ProtocolError)
-    if kind is errors.Overloaded:
-        return errors.Overloaded(frame.message, retry_after_s=frame.retry_after_s or 1.0, stream=frame.stream)
+    if issubclass(kind, errors.Overloaded):
+        return kind(frame.message, retry_after_s=frame.retry_after_s or 1.0, stream=frame.stream)
     error = kind(frame.message, stream=frame.stream)
     error.code = frame.code
     return error

@@ -9,7 +9,7 @@ import msgspec
 
 from app.engine.base import Engine, Request
 from app.errors import BadRequest, ContextTooLong
-from app.tenants.service import TenantId
+from app.tenants.terms import TenantId, Terms
 from edge.openai import render
 from edge.openai.schemas import MAX_STOP_CHARACTERS, MAX_STOPS, ChatRequest
 from edge.protocol.errors import InvalidRequest
@@ -42,6 +42,7 @@ def chat_requests(
         Request(
             id=f"{id}-{choice}",
             tenant=tenant.id,
+            weight=tenant.terms.weight,
             prompt=tuple(prompt),
             sampling=render.sampling(chat, seed=seed, choice=choice),
             max_tokens=max_tokens,
@@ -88,12 +89,13 @@ def stream_request(
     return Request(
         id=id,
         tenant=tenant.id,
+        weight=tenant.terms.weight,
         prompt=prompt,
         sampling=_seeded(frame.sampling, seed),
         max_tokens=min(room, frame.max_tokens or room),
         min_tokens=frame.min_tokens,
         stop=frame.stop,
-        policy=frame.policy or policy,
+        policy=_policy(frame, tenant.terms, policy),
         hold_s=hold_s,
         committed=frame.committed,
         logprobs=frame.logprobs,
@@ -129,6 +131,17 @@ def _fault(frame: Open, prompt: tuple[int, ...], model: ModelInfo) -> str | None
         (frame.privacy == "draft_only", "privacy: draft_only isn't done yet"),
     )
     return next((message for wrong, message in checks if wrong), None)
+
+
+def _policy(frame: Open, terms: Terms, default: Policy) -> Policy:
+    """What was asked for, or the default, or the tenant's first if it may not have that. Raises InvalidRequest."""
+    allowed = terms.policies
+    if allowed is None or (frame.policy or default) in allowed:
+        return frame.policy or default
+    if frame.policy:
+        raise InvalidRequest(f"policy: you may use {', '.join(allowed)}", stream=frame.stream)
+    first: Policy = msgspec.convert(allowed[0], Policy)
+    return first
 
 
 def _seeded(sampling: Sampling, seed: int) -> Sampling:

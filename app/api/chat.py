@@ -27,7 +27,7 @@ from app.engine.base import Request as EngineRequest
 from app.engine.generation import Generation
 from app.errors import GatewayError, ShuttingDown, Unavailable
 from app.telemetry import Pace
-from app.tenants.service import TenantId
+from app.tenants.terms import TenantId
 from edge.openai import render
 from edge.openai.schemas import ChatRequest
 from edge.protocol.frames import Reason, TokenLogprob
@@ -42,11 +42,11 @@ async def create_chat_completion(
     chat: ChatRequest, request: Request, gateway: GatewayDep, tenant: TenantDep
 ) -> Response:
     begun = time.monotonic()
-    gateway.require_model(chat.model)
+    gateway.require_model(chat.model, tenant)
     prompt = await asyncio.to_thread(gateway.engine.vocabulary.render, render.messages(chat.messages))
     id = f"chatcmpl-{secrets.token_hex(12)}"  # noqa: A001
     requests = admission.chat_requests(chat, prompt, gateway.engine.model, tenant, id=id, seed=secrets.randbits(53))
-    answer = Answer(gateway, tenant, requests, Pace(gateway.metrics, "chat", begun))
+    answer = Answer(gateway, tenant, requests, Pace(gateway.metrics, "chat", tenant.name, begun))
     created = int(time.time())
     if chat.stream:
         usage = chat.stream_options is not None and chat.stream_options.include_usage
@@ -75,8 +75,7 @@ class Answer:
     """The generations of one HTTP request, one for each choice. `end` must be called; it aborts what still runs."""
 
     def __init__(self, gateway: Gateway, tenant: TenantId, requests: Sequence[EngineRequest], pace: Pace) -> None:
-        """Raises Overloaded or EngineFailed."""
-        self.generations: list[Generation] = []
+        """Raises RateLimited, Overloaded or EngineFailed."""
         self._gateway = gateway
         self._tenant = tenant
         self._pace = pace
@@ -90,18 +89,10 @@ class Answer:
             )
             for request in requests
         ]
-        try:
-            for request in requests:
-                generation = gateway.engine.submit(request)
-                self.generations.append(generation)
-                gateway.answers.add(generation)
-                gateway.metrics.opened.labels("chat").inc()
-        except BaseException:
-            self._ended = True  # a request that was refused costs nothing, even if some of its choices had been taken
-            for generation in self.generations:
-                generation.cancel()
-                gateway.answers.discard(generation)
-            raise
+        self.generations = gateway.submit(tenant, requests)
+        for generation in self.generations:
+            gateway.answers.add(generation)
+            gateway.metrics.opened.labels("chat").inc()
 
     async def parts(self, keepalive_s: float) -> AsyncIterator[Part | None]:
         """All choices' output as it comes; None after `keepalive_s` without any. Raises when the engine fails."""

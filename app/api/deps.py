@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated
 
+import structlog
 from fastapi import Depends
 from starlette.requests import HTTPConnection
 
 from app.config import Settings
-from app.engine.base import Engine
+from app.engine.base import Engine, Request
 from app.errors import InvalidKey, ModelNotFound, ShuttingDown
 from app.telemetry import Metrics
+from app.tenants.limits import Quotas
 from app.tenants.repository import Repository
-from app.tenants.service import TenantId, Tenants
+from app.tenants.service import Tenants
+from app.tenants.terms import CALLER, TenantId
 from app.tenants.usage import UsageCounter
 
 if TYPE_CHECKING:
+    from app.api.accounts import Accounts
     from app.api.streams import Streams
     from app.api.tickets import Tickets
     from app.engine.generation import Generation
@@ -31,6 +36,8 @@ class Gateway:
     repository: Repository
     tenants: Tenants
     usage: UsageCounter
+    quotas: Quotas
+    accounts: Accounts
     streams: Streams
     tickets: Tickets
     metrics: Metrics
@@ -38,26 +45,37 @@ class Gateway:
     """Generations that an HTTP response is being made of."""
     draining: bool = False
 
-    def require_model(self, model: str) -> None:
-        """Raises ModelNotFound or ShuttingDown."""
+    def require_model(self, model: str, tenant: TenantId) -> None:
+        """Raises ModelNotFound or ShuttingDown; RateLimited over the tenant's quota of requests, which this charges."""
         if self.draining:
             raise ShuttingDown("The gateway is shutting down.", retry_after_s=5)
-        if model != self.engine.model.id:
+        if model != self.engine.model.id or not tenant.terms.allows_model(model):
             raise ModelNotFound(f"The model '{model[:100]}' does not exist here.", param="model")
+        self.quotas.request(tenant)
+
+    def submit(self, tenant: TenantId, requests: Sequence[Request]) -> list[Generation]:
+        """Begin all of these or none; each is to be given to `account` when it is over.
+
+        Raises RateLimited, Overloaded, InvalidRequest or EngineFailed.
+        """
+        if tenant.terms.tokens_per_minute is not None:
+            self.accounts.settle(tenant.id)
+        running = self.accounts.running(tenant.id)
+        self.quotas.admit(tenant, tokens=sum(len(r.prompt) for r in requests), streams=len(requests), running=running)
+        generations: list[Generation] = []
+        try:
+            generations.extend(map(self.engine.submit, requests))
+        except BaseException:  # a request that was refused costs nothing, even if some of its choices had been taken
+            for generation in generations:
+                generation.cancel()
+            raise
+        for generation in generations:
+            self.accounts.open(tenant, generation)
+        return generations
 
     def account(self, tenant_id: str, generation: Generation) -> None:
-        """Count what a generation used, once it is over."""
-        usage = generation.usage()
-        carried = len(generation.request.committed)
-        self.usage.add(tenant_id, self.engine.model.id, usage, carried=carried)
-        tokens = self.metrics.tokens
-        tokens.labels("prompt").inc(usage.prompt)
-        tokens.labels("completion").inc(max(0, usage.completion - carried))
-        for what in ("drafted", "verified", "accepted", "matched"):
-            tokens.labels(what).inc(getattr(usage, what))
-        self.metrics.steps.inc(usage.steps)
-        reason = generation.finished.reason if generation.finished else "cancelled"
-        self.metrics.finished.labels(reason).inc()
+        """Count what a generation used, once it is over. Idempotent."""
+        self.accounts.close(tenant_id, generation)
 
     def drain(self) -> None:
         """Take nothing new and end the HTTP answers. Edges' streams are left: edges carry them to another gateway."""
@@ -82,6 +100,8 @@ async def tenant(connection: HTTPConnection, gateway: GatewayDep) -> TenantId:
     found = await gateway.tenants.authenticate(key.strip())
     if found is None:
         raise InvalidKey("This API key is wrong or has been revoked.")
+    structlog.contextvars.bind_contextvars(tenant=found.id)
+    connection.scope[CALLER] = found
     return found
 
 

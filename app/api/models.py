@@ -15,12 +15,13 @@ router = APIRouter()
 
 @router.get("/v1/models")
 async def list_models(gateway: GatewayDep, tenant: TenantDep) -> dict[str, Any]:
-    return {"object": "list", "data": [_body(gateway.engine.model)]}
+    model = gateway.engine.model
+    return {"object": "list", "data": [_body(model)] if tenant.terms.allows_model(model.id) else []}
 
 
 @router.get("/v1/models/{model:path}")
 async def get_model(model: str, gateway: GatewayDep, tenant: TenantDep) -> dict[str, Any]:
-    if model != gateway.engine.model.id:
+    if model != gateway.engine.model.id or not tenant.terms.allows_model(model):
         raise ModelNotFound(f"The model '{model[:100]}' does not exist here.", param="model")
     return _body(gateway.engine.model)
 

@@ -23,7 +23,7 @@ from typing import Protocol
 
 from app.engine.generation import Generation
 from app.telemetry import Pace
-from app.tenants.service import TenantId
+from app.tenants.terms import TenantId
 from edge.protocol.errors import Fenced, TooManyStreams, UnknownResumeToken
 
 

@@ -10,7 +10,7 @@ from fastapi import APIRouter
 
 from app.api.deps import GatewayDep, TenantDep
 from app.errors import TooBusy
-from app.tenants.service import TenantId
+from app.tenants.terms import TenantId
 
 router = APIRouter()
 TICKETS_PER_TENANT = 256

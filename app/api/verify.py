@@ -27,7 +27,7 @@ from app.api.deps import Gateway, GatewayDep
 from app.api.socket_limits import ErrorBudget, StreamIds
 from app.api.streams import HeldStream
 from app.telemetry import Pace
-from app.tenants.service import TenantId
+from app.tenants.terms import CALLER, TenantId
 from edge.protocol import errors, frames
 
 router = APIRouter()
@@ -40,6 +40,7 @@ _ENDS_STREAM = (
     errors.VocabularyMismatch,
     errors.InvalidRequest,
     errors.Overloaded,
+    errors.RateLimited,
     errors.UnknownResumeToken,
     errors.EngineFailed,
     errors.Fenced,
@@ -78,6 +79,7 @@ class Session:
         self._limits = gateway.settings.limits
         self._codec = frames.cloud_codec(subprotocol, frame_bytes=self._limits.frame_bytes)
         self._tenant = TenantId("", "")
+        self._bytes = gateway.metrics.socket_bytes("")
         self._fingerprint = ""
         self._number = gateway.streams.number_socket()
         self._ids = StreamIds()
@@ -143,11 +145,14 @@ class Session:
         self._tenant = await self._authenticate(hello)
         self._fingerprint = hello.fingerprint
         structlog.contextvars.bind_contextvars(tenant=self._tenant.id)
+        self._websocket.scope[CALLER] = self._tenant
+        self._bytes = self._gateway.metrics.socket_bytes(self._tenant.name)
         model = self._gateway.engine.model
         info = frames.ModelInfo(
             model.id, model.fingerprint, model.vocabulary, model.context, model.fingerprint == hello.fingerprint
         )
-        await self._send(frames.Welcome(frames.VERSION, (info,), self._limits))
+        allowed = (info,) if self._tenant.terms.allows_model(model.id) else ()
+        await self._send(frames.Welcome(frames.VERSION, allowed, self._limits))
 
     async def _authenticate(self, hello: frames.Hello) -> TenantId:
         if bool(hello.auth) == bool(hello.ticket):
@@ -192,7 +197,7 @@ class Session:
         if message["type"] == "websocket.disconnect":
             raise WebSocketDisconnect(message.get("code", 1005), message.get("reason"))
         data: bytes | str = message["bytes"] if message.get("bytes") is not None else message["text"]
-        self._gateway.metrics.bytes.labels("up").inc(len(data))
+        self._bytes.up.inc(len(data))
         return data
 
     def _decode(self, data: bytes | str) -> frames.EdgeFrame:
@@ -201,7 +206,7 @@ class Session:
 
     async def _send(self, frame: frames.CloudFrame) -> None:
         data = self._codec.encode(frame)
-        self._gateway.metrics.bytes.labels("down").inc(len(data))
+        self._bytes.down.inc(len(data))
         if self._closed:
             raise WebSocketDisconnect(1006)
         if isinstance(data, str):
@@ -216,7 +221,8 @@ class Session:
         begun = time.monotonic()
         engine, settings = self._gateway.engine, self._gateway.settings
         try:
-            if frame.model != engine.model.id:
+            self._gateway.quotas.request(self._tenant)
+            if frame.model != engine.model.id or not self._tenant.terms.allows_model(frame.model):
                 raise errors.UnknownModel(f"no model {frame.model[:100]!r} here")
             if self._fingerprint and self._fingerprint != engine.model.fingerprint:
                 raise errors.VocabularyMismatch("the drafter's token ids mean other texts than this model's")
@@ -232,11 +238,11 @@ class Session:
                 hold_s=settings.hold_ms / 1000,
             )
             self._gateway.streams.make_room(self._tenant)
-            generation = engine.submit(request)
+            (generation,) = self._gateway.submit(self._tenant, [request])
         except errors.StreamError as error:
             error.stream = frame.stream
             raise
-        pace = Pace(self._gateway.metrics, "edge", begun)
+        pace = Pace(self._gateway.metrics, "edge", self._tenant.name, begun)
         stream = self._gateway.streams.add(self._tenant, generation, pace, text=frame.text)
         self._gateway.metrics.opened.labels("edge").inc()
         shown = prompt if frame.text and frame.messages else ()
@@ -304,6 +310,9 @@ class Session:
             raise errors.DraftTooLong(
                 f"{len(frame.tokens)} tokens, at most {self._limits.draft_tokens} are taken", stream=frame.stream
             )
+        if not self._gateway.quotas.take_drafts(self._tenant, len(frame.tokens)):
+            self._gateway.metrics.drafts_over_quota(self._tenant.name, len(frame.tokens))
+            return  # the stream goes on without; an edge takes that for drafts that came too late
         attachment.stream.generation.offer(frame.epoch, frame.start, frame.tokens)
 
     async def _cancel(self, frame: frames.Cancel) -> None:

@@ -25,6 +25,8 @@ class Request:
 
     id: str
     tenant: str
+    weight: float = 1.0
+    """The tenant's share of a busy target, beside others'."""
     prompt: tuple[int, ...]
     sampling: Sampling
     max_tokens: int

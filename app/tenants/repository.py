@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from datetime import date, datetime
+from dataclasses import asdict, dataclass, fields
+from datetime import UTC, date, datetime
 from pathlib import Path
+from typing import Any
 
 from alembic.config import Config
-from sqlalchemy import Connection, event, insert, select, text, update
+from sqlalchemy import Connection, Row, event, insert, or_, select, text, update
 from sqlalchemy.dialects.postgresql import insert as postgres_insert
 from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 from sqlalchemy.engine import make_url
@@ -18,7 +19,11 @@ from sqlalchemy.pool import ConnectionPoolEntry
 
 from alembic import command
 from app.tenants.tables import ApiKey, Tenant, Usage
+from app.tenants.terms import TenantId, Terms
 
+_MIGRATING = 0x7061_6365
+"""PostgreSQL's advisory lock of this number: of several gateways that start at once, one migrates."""
+_TERMS = tuple(field.name for field in fields(Terms))
 MIGRATIONS = Path(__file__).resolve().parent.parent.parent / "alembic"
 
 
@@ -32,6 +37,26 @@ class KeyRecord:
     prefix: str
     created_at: datetime
     revoked_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class TenantRecord:
+    """A tenant as a list shows it."""
+
+    id: str
+    name: str
+    created_at: datetime
+    terms: Terms
+
+
+@dataclass(frozen=True, slots=True)
+class UsageRow:
+    """What one tenant used of one model in one day (UTC)."""
+
+    tenant: str
+    model: str
+    day: date
+    counts: Counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,13 +120,24 @@ class Repository:
         async with self._database.connect() as connection:
             await connection.execute(text("SELECT 1"))
 
-    async def tenant_id(self, name: str) -> str | None:
+    async def tenant(self, name: str) -> TenantRecord | None:
         async with self._database.connect() as connection:
-            return (await connection.execute(select(Tenant.id).where(Tenant.name == name))).scalar_one_or_none()
+            row = (await connection.execute(select(Tenant.__table__).where(Tenant.name == name))).one_or_none()
+        return None if row is None else _tenant_record(row)
 
-    async def add_tenant(self, *, id: str, name: str, now: datetime) -> None:  # noqa: A002
+    async def tenants(self) -> list[TenantRecord]:
+        async with self._database.connect() as connection:
+            rows = await connection.execute(select(Tenant.__table__).order_by(Tenant.name))
+            return [_tenant_record(row) for row in rows]
+
+    async def add_tenant(self, *, id: str, name: str, now: datetime, terms: Terms = Terms()) -> None:  # noqa: A002, B008
+        """Raises IntegrityError if the name is taken."""
         async with self._database.begin() as connection:
-            await connection.execute(insert(Tenant).values(id=id, name=name, created_at=now))
+            await connection.execute(insert(Tenant).values(id=id, name=name, created_at=now, **_stored(terms)))
+
+    async def set_terms(self, id: str, terms: Terms) -> None:  # noqa: A002
+        async with self._database.begin() as connection:
+            await connection.execute(update(Tenant).where(Tenant.id == id).values(**_stored(terms)))
 
     async def add_key(self, *, id: str, tenant_id: str, name: str, prefix: str, digest: bytes, now: datetime) -> None:  # noqa: A002
         async with self._database.begin() as connection:
@@ -111,31 +147,42 @@ class Repository:
                 )
             )
 
-    async def tenant_of_key(self, digest: bytes) -> tuple[str, str] | None:
-        """(id, name) of the tenant whose key, not revoked, has this digest."""
+    async def tenant_of_key(self, digest: bytes, *, now: datetime) -> tuple[TenantId, datetime | None] | None:
+        """The tenant whose key, not revoked by `now`, has this digest; and until when that key is good."""
         query = (
-            select(Tenant.id, Tenant.name)
+            select(Tenant.__table__, ApiKey.revoked_at)
             .join(ApiKey, ApiKey.tenant_id == Tenant.id)
-            .where(ApiKey.digest == digest, ApiKey.revoked_at.is_(None))
+            .where(ApiKey.digest == digest, or_(ApiKey.revoked_at.is_(None), ApiKey.revoked_at > now))
         )
         async with self._database.connect() as connection:
             row = (await connection.execute(query)).one_or_none()
-        return None if row is None else (row.id, row.name)
+        return (
+            None if row is None else (TenantId(row.id, row.name, _terms(row)), row.revoked_at and _utc(row.revoked_at))
+        )
 
-    async def keys(self) -> list[KeyRecord]:
+    async def keys(self, tenant: str | None = None) -> list[KeyRecord]:
+        """All keys, or those of the tenant of that name."""
         query = (
             select(ApiKey.id, Tenant.name, ApiKey.name, ApiKey.prefix, ApiKey.created_at, ApiKey.revoked_at)
             .join(Tenant, ApiKey.tenant_id == Tenant.id)
-            .order_by(ApiKey.created_at)
+            .order_by(ApiKey.created_at, ApiKey.id)
         )
+        if tenant is not None:
+            query = query.where(Tenant.name == tenant)
         async with self._database.connect() as connection:
-            return [KeyRecord(*row) for row in (await connection.execute(query)).all()]
+            rows = (await connection.execute(query)).all()
+        return [KeyRecord(*row[:4], _utc(row[4]), row[5] and _utc(row[5])) for row in rows]
 
-    async def revoke(self, id: str, *, now: datetime) -> bool:  # noqa: A002
-        """False when there is no such key that is still valid."""
-        query = update(ApiKey).where(ApiKey.id == id, ApiKey.revoked_at.is_(None)).values(revoked_at=now)
+    async def revoke(self, id: str, *, at: datetime, now: datetime) -> KeyRecord | None:  # noqa: A002
+        """End a key at `at`, or sooner if that was its end already. None when it is not, or no longer, valid."""
+        valid = or_(ApiKey.revoked_at.is_(None), ApiKey.revoked_at > now)
+        earlier = or_(ApiKey.revoked_at.is_(None), ApiKey.revoked_at > at)
         async with self._database.begin() as connection:
-            return (await connection.execute(query)).rowcount > 0
+            found = await connection.execute(select(ApiKey.id).where(ApiKey.id == id, valid))
+            if found.one_or_none() is None:
+                return None
+            await connection.execute(update(ApiKey).where(ApiKey.id == id, earlier).values(revoked_at=at))
+        return next(key for key in await self.keys() if key.id == id)
 
     async def add_usage(self, counts: Mapping[UsageKey, Counts]) -> None:
         """Add to what is stored, in one transaction."""
@@ -151,18 +198,58 @@ class Repository:
                     statement.on_conflict_do_update(index_elements=["tenant_id", "model", "day"], set_=total)
                 )
 
-    async def usage(self, tenant_id: str) -> dict[UsageKey, Counts]:
+    async def usage(
+        self, *, tenant: str | None = None, since: date | None = None, until: date | None = None
+    ) -> list[UsageRow]:
+        """By day, tenant and model. `tenant`: of that name only; `since`, `until`: days, both included."""
+        query = (
+            select(Tenant.name, Usage.__table__)
+            .join(Tenant, Usage.tenant_id == Tenant.id)
+            .order_by(Usage.day, Tenant.name, Usage.model)
+        )
+        if tenant is not None:
+            query = query.where(Tenant.name == tenant)
+        if since is not None:
+            query = query.where(Usage.day >= since)
+        if until is not None:
+            query = query.where(Usage.day <= until)
         async with self._database.connect() as connection:
-            rows = (await connection.execute(select(Usage.__table__).where(Usage.tenant_id == tenant_id))).mappings()
-            return {
-                UsageKey(row["tenant_id"], row["model"], row["day"]): Counts(
-                    **{name: row[name] for name in Counts.__dataclass_fields__}
-                )
-                for row in rows
-            }
+            rows = (await connection.execute(query)).all()
+        return [
+            UsageRow(
+                row.name,
+                row.model,
+                row.day,
+                Counts(**{field.name: getattr(row, field.name) for field in fields(Counts)}),
+            )
+            for row in rows
+        ]
+
+
+def _terms(row: Row[Any]) -> Terms:
+    terms: dict[str, Any] = {}
+    for name in _TERMS:
+        stored = getattr(row, name)
+        terms[name] = tuple(stored) if isinstance(stored, list) else stored
+    return Terms(**terms)
+
+
+def _stored(terms: Terms) -> dict[str, Any]:
+    return {name: list(value) if isinstance(value := getattr(terms, name), tuple) else value for name in _TERMS}
+
+
+def _tenant_record(row: Row[Any]) -> TenantRecord:
+    return TenantRecord(row.id, row.name, _utc(row.created_at), _terms(row))
+
+
+def _utc(time: datetime) -> datetime:
+    """SQLite gives times back without their zone."""
+    return time if time.tzinfo is not None else time.replace(tzinfo=UTC)
 
 
 def _upgrade(connection: Connection) -> None:
+    if connection.dialect.name == "postgresql":
+        connection.execute(text("SELECT pg_advisory_xact_lock(:number)"), {"number": _MIGRATING})
     config = Config()
     config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
     config.attributes["connection"] = connection

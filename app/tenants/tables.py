@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import date, datetime
 
-from sqlalchemy import BigInteger, Date, DateTime, ForeignKey, LargeBinary, String
+from sqlalchemy import JSON, BigInteger, Date, DateTime, Float, ForeignKey, Integer, LargeBinary, String
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 
@@ -18,6 +18,14 @@ class Tenant(Base):
     id: Mapped[str] = mapped_column(String(32), primary_key=True)
     name: Mapped[str] = mapped_column(String(100), unique=True)
     created_at: Mapped[datetime] = mapped_column(DateTime(timezone=True))
+    # Its terms (terms.py), by the same names.
+    weight: Mapped[float] = mapped_column(Float, server_default="1")
+    requests_per_minute: Mapped[int | None] = mapped_column(Integer)
+    tokens_per_minute: Mapped[int | None] = mapped_column(Integer)
+    concurrent_streams: Mapped[int | None] = mapped_column(Integer)
+    draft_tokens_per_minute: Mapped[int | None] = mapped_column(Integer)
+    models: Mapped[list[str] | None] = mapped_column(JSON(none_as_null=True))
+    policies: Mapped[list[str] | None] = mapped_column(JSON(none_as_null=True))
 
 
 class ApiKey(Base):
@@ -32,6 +40,7 @@ class ApiKey(Base):
     """HMAC-SHA256 of the key under the gateway's secret. The key itself is stored nowhere."""
     created_at: Mapped[datetime] = mapped_column(DateTime(timezone=True))
     revoked_at: Mapped[datetime | None] = mapped_column(DateTime(timezone=True))
+    """In the future for a key that was rotated: until then its holders can change to the new one."""
 
 
 class Usage(Base):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from datetime import date
 
@@ -22,15 +23,16 @@ class UsageCounter:
         self._repository = repository
         self._today = today
         self._counts: dict[UsageKey, Counts] = {}
+        self._writing = asyncio.Lock()
 
-    def add(self, tenant_id: str, model: str, usage: Usage, *, carried: int = 0) -> None:
-        """Count a stream that ended. `carried`: tokens of its completion that were made elsewhere."""
+    def add(self, tenant_id: str, model: str, usage: Usage, *, requests: int = 0) -> None:
+        """Count what was used since the last time. `usage` is the difference."""
         key = UsageKey(tenant_id, model, self._today())
         self._counts.setdefault(key, Counts()).add(
             Counts(
-                requests=1,
+                requests=requests,
                 prompt=usage.prompt,
-                completion=max(0, usage.completion - carried),
+                completion=usage.completion,
                 drafted=usage.drafted,
                 verified=usage.verified,
                 accepted=usage.accepted,
@@ -40,19 +42,26 @@ class UsageCounter:
 
     async def flush(self) -> None:
         """Write what was counted. If the database can't take it, it is kept for the next time."""
-        counts, self._counts = self._counts, {}
-        try:
-            await self._repository.add_usage(counts)
-        except BaseException:
-            for key, count in counts.items():
-                self._counts.setdefault(key, Counts()).add(count)
-            raise
+        async with self._writing:  # whoever flushes returns when all that was counted before is written
+            counts, self._counts = self._counts, {}
+            try:
+                await self._repository.add_usage(counts)
+            except BaseException:
+                for key, count in counts.items():
+                    self._counts.setdefault(key, Counts()).add(count)
+                raise
 
-    async def run(self, every_s: float) -> None:
-        """Flush every so often, until cancelled."""
-        while True:
-            await asyncio.sleep(every_s)
+    async def run(self, every_s: float, *, gather: Callable[[], None], stop: asyncio.Event) -> None:
+        """Flush every so often, until told to stop. `gather` adds what running streams have used so far.
+
+        It is not cancelled: a flush that was cut off just after it was committed would be counted twice.
+        """
+        while not stop.is_set():
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(every_s):
+                    await stop.wait()
+            gather()
             try:
                 await self.flush()
-            except SQLAlchemyError:
+            except (SQLAlchemyError, OSError):
                 log.exception("usage.flush_failed")

@@ -12,6 +12,7 @@
     │   ├── VocabularyMismatch    vocabulary_mismatch  the drafter's ids mean other texts than the target's
     │   ├── InvalidRequest        invalid_request      a field of `open` that can't be honoured; message names it
     │   ├── Overloaded            overloaded           the queue is full; `retry_after_s` says when to try again
+    │   │   └── RateLimited       rate_limited         over the tenant's own quota; `retry_after_s` as above
     │   ├── DraftRefused          draft_refused        a hole, or tokens that can't be; the epoch must rise
     │   ├── DraftTooLong          draft_too_long
     │   ├── UnknownResumeToken    unknown_resume       never issued, or its grace time has ended
@@ -92,6 +93,10 @@ class Overloaded(StreamError):
     def __init__(self, message: str = "", *, retry_after_s: float = 1.0, stream: int | None = None) -> None:
         super().__init__(message, stream=stream)
         self.retry_after_s = retry_after_s
+
+
+class RateLimited(Overloaded):
+    code = "rate_limited"
 
 
 class DraftRefused(StreamError):

@@ -45,7 +45,7 @@ class Socket:
 
 def held(generation: Generation, *, text: bool = False) -> HeldStream:
     engine = ScriptedEngine()
-    pace = Pace(Metrics(engine.load, lambda: 0), "edge", 0.0)
+    pace = Pace(Metrics(engine.load, lambda: 0), "edge", "t", 0.0)
     return HeldStream("id", "secret", TenantId("t", "t"), generation, pace, text)
 
 

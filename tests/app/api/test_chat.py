@@ -290,9 +290,7 @@ async def test_stopping_the_gateway_ends_answers_in_progress_and_writes_their_us
         assert json.loads(rest[-1].removeprefix("data: "))["error"]["code"] == "shutting_down"
         await http.aclose()
     repository = Repository(open_database(IsolatedSettings(data_dir=tmp_path).database))
-    tenant_id = await repository.tenant_id("default")
-    assert tenant_id is not None
-    (counts,) = (await repository.usage(tenant_id)).values()
-    assert counts.requests == 1
-    assert counts.completion >= 1
+    (row,) = await repository.usage(tenant="default")
+    assert row.counts.requests == 1
+    assert row.counts.completion >= 1
     await repository.close()

@@ -39,13 +39,13 @@ async def test_metrics_count_what_went_through(running: Running) -> None:
             await peer.output(1)
         text = (await http.get("/metrics")).text
     values = {line.rpartition(" ")[0]: float(line.rpartition(" ")[2]) for line in text.splitlines() if line[0] != "#"}
-    assert values['paceline_tokens_total{what="completion"}'] == 37
-    assert values['paceline_requests_total{route="/v1/chat/completions",status="200"}'] == 1
+    assert values['paceline_tokens_total{tenant="default",what="completion"}'] == 37
+    assert values['paceline_requests_total{route="/v1/chat/completions",status="200",tenant="default"}'] == 1
     assert values['paceline_streams_opened_total{kind="edge"}'] == 1
     assert values['paceline_streams_finished_total{reason="length"}'] == 2
-    assert values['paceline_ttft_seconds_count{kind="edge"}'] == 1
-    assert values['paceline_itl_seconds_count{kind="chat"}'] == 1
-    assert values['paceline_socket_bytes_total{direction="up"}'] > 0
+    assert values['paceline_ttft_seconds_count{kind="edge",tenant="default"}'] == 1
+    assert values['paceline_itl_seconds_count{kind="chat",tenant="default"}'] == 1
+    assert values['paceline_socket_bytes_total{direction="up",tenant="default"}'] > 0
     assert values["paceline_streams_held"] == 1
 
 

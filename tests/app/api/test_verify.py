@@ -138,10 +138,8 @@ async def test_an_output_that_the_device_carries_goes_on_in_its_positions(runnin
         assert tokens == whole
         assert finish.length == 30
     await running.gateway.usage.flush()
-    tenant_id = await running.gateway.repository.tenant_id("default")
-    assert tenant_id is not None
-    (counts,) = (await running.gateway.repository.usage(tenant_id)).values()
-    assert counts.completion == 18, "what was made elsewhere was counted there"
+    (row,) = await running.gateway.repository.usage(tenant="default")
+    assert row.counts.completion == 18, "what was made elsewhere was counted there"
 
 
 async def test_a_lost_socket_parks_its_stream_and_another_goes_on_with_it(tmp_path: Path) -> None:

@@ -1,17 +1,12 @@
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
 from datetime import UTC, date, datetime
-from pathlib import Path
 
 import pytest
-from alembic.autogenerate import compare_metadata
-from alembic.migration import MigrationContext
-from sqlalchemy import Connection
 from sqlalchemy.exc import IntegrityError
 
-from app.tenants.repository import Counts, Repository, UsageKey, open_database
-from app.tenants.tables import Base
+from app.tenants.repository import Counts, Repository, UsageKey, UsageRow
 from app.tenants.usage import UsageCounter
 from edge.protocol.frames import Usage
 
@@ -19,44 +14,60 @@ TODAY = date(2026, 1, 2)
 
 
 @pytest.fixture
-async def repository(tmp_path: Path) -> AsyncIterator[Repository]:
-    made = Repository(open_database(f"sqlite+aiosqlite:///{tmp_path}/test.db"))
-    await made.upgrade()
-    await made.add_tenant(id="t", name="acme", now=datetime.now(UTC))
-    yield made
-    await made.close()
+async def acme(repository: Repository) -> Repository:
+    """With one tenant, whose id is `t`."""
+    await repository.add_tenant(id="t", name="acme", now=datetime.now(UTC))
+    return repository
 
 
-async def test_counts_add_up_over_flushes(repository: Repository) -> None:
-    counter = UsageCounter(repository, today=lambda: TODAY)
-    counter.add("t", "m", Usage(prompt=5, completion=9, drafted=4, verified=3, accepted=2, steps=7))
-    counter.add("t", "m", Usage(prompt=1, completion=9), carried=6)
+async def test_counts_add_up_over_flushes(acme: Repository) -> None:
+    counter = UsageCounter(acme, today=lambda: TODAY)
+    counter.add("t", "m", Usage(prompt=5, completion=9, drafted=4, verified=3, accepted=2, steps=7), requests=1)
+    counter.add("t", "m", Usage(completion=3))
     await counter.flush()
-    counter.add("t", "m", Usage(prompt=10))
+    counter.add("t", "m", Usage(prompt=10), requests=2)
     await counter.flush()
     await counter.flush()
-    assert await repository.usage("t") == {
-        UsageKey("t", "m", TODAY): Counts(
-            requests=3, prompt=16, completion=12, drafted=4, verified=3, accepted=2, steps=7
+    assert await acme.usage() == [
+        UsageRow(
+            "acme",
+            "m",
+            TODAY,
+            Counts(requests=3, prompt=15, completion=12, drafted=4, verified=3, accepted=2, steps=7),
         )
-    }
+    ]
+
+
+async def test_usage_is_found_by_tenant_and_days(acme: Repository) -> None:
+    await acme.add_tenant(id="u", name="umbrella", now=datetime.now(UTC))
+    days = [date(2026, 1, day) for day in (1, 2, 3)]
+    await acme.add_usage({UsageKey(tenant, "m", day): Counts(requests=1) for tenant in ("t", "u") for day in days})
+    rows = await acme.usage(tenant="umbrella", since=days[1], until=days[2])
+    assert [(row.tenant, row.day) for row in rows] == [("umbrella", days[1]), ("umbrella", days[2])]
+    assert len(await acme.usage()) == 6
+
+
+async def test_the_last_flush_is_not_cut_off_by_the_stop(acme: Repository) -> None:
+    counter, stop, gathered = UsageCounter(acme, today=lambda: TODAY), asyncio.Event(), []
+
+    def gather() -> None:
+        gathered.append(True)
+        counter.add("t", "m", Usage(completion=1))
+
+    running = asyncio.create_task(counter.run(3600, gather=gather, stop=stop))
+    await asyncio.sleep(0)
+    stop.set()
+    await running
+    assert gathered == [True]
+    assert [row.counts.completion for row in await acme.usage()] == [1]
 
 
 async def test_what_could_not_be_written_is_kept(repository: Repository) -> None:
     counter = UsageCounter(repository, today=lambda: TODAY)
-    counter.add("later", "m", Usage(prompt=5))
+    counter.add("later", "m", Usage(prompt=5), requests=1)
     with pytest.raises(IntegrityError):
         await counter.flush()  # no such tenant yet
-    counter.add("later", "m", Usage(prompt=6))
+    counter.add("later", "m", Usage(prompt=6), requests=1)
     await repository.add_tenant(id="later", name="later", now=datetime.now(UTC))
     await counter.flush()
-    assert (await repository.usage("later"))[UsageKey("later", "m", TODAY)] == Counts(requests=2, prompt=11)
-
-
-async def test_the_migrations_make_the_tables_that_the_code_uses(repository: Repository) -> None:
-    def differences(connection: Connection) -> list[object]:
-        return list(compare_metadata(MigrationContext.configure(connection), Base.metadata))
-
-    async with repository._database.connect() as connection:
-        assert await connection.run_sync(differences) == []
-    await repository.upgrade()  # again: nothing to do
+    assert [row.counts for row in await repository.usage()] == [Counts(requests=2, prompt=11)]
