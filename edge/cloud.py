@@ -17,6 +17,7 @@ from typing import Any
 import httpx2
 import msgspec
 
+from edge.address import is_loopback, require_tls
 from edge.errors import EdgeError, Unreachable
 from edge.protocol.frames import Message, ModelInfo, Sampling
 
@@ -51,12 +52,14 @@ class Done:
 class Cloud:
     """A client for one gateway."""
 
-    def __init__(self, url: str, key: str, *, timeout_s: float = 30.0) -> None:
+    def __init__(self, url: str, key: str, *, timeout_s: float = 30.0, allow_plain: bool = False) -> None:
+        """Raises Insecure if `url` is without TLS outside this machine, unless `allow_plain`."""
+        require_tls(url, allow_plain=allow_plain)
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         # An answer may pause for as long as the queue is long; a connection may not.
         timeout = httpx2.Timeout(timeout_s, read=None)
         self.url = url
-        self._http = httpx2.AsyncClient(base_url=url, headers=headers, timeout=timeout)
+        self._http = httpx2.AsyncClient(base_url=url, headers=headers, timeout=timeout, trust_env=not is_loopback(url))
 
     async def __aenter__(self) -> Cloud:
         return self

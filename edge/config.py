@@ -9,6 +9,8 @@ from urllib.parse import urlsplit
 from pydantic import Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from edge.address import is_loopback
+from edge.budget import Allowed
 from edge.models import DRAFT_NAME, default_directory
 from edge.protocol.frames import Policy
 
@@ -36,6 +38,14 @@ class DeviceSettings(BaseSettings):
     draft_sampling: Literal["coupled", "top1"] = "coupled"
     policy: Policy | None = None
     """None: the gateway's default."""
+    draft_rate: float | None = Field(default=None, ge=0)
+    """Tokens drafted a second at most, all streams together; None: as many as help, 0: none."""
+    draft_rate_on_battery: float | None = Field(default=None, ge=0)
+    """The same on battery. None: as without."""
+    draft_celsius: float | None = None
+    """A device hotter than this doesn't draft. None: it may get as hot as it will."""
+    allow_plain: bool = False
+    """Whether a gateway outside this machine may be reached without TLS."""
     draft_length: int | None = Field(default=None, ge=1, le=64)
     """Tokens a round of policy `sync`; None: 4."""
     privacy: Mode = "full"
@@ -55,13 +65,13 @@ class DeviceSettings(BaseSettings):
             return written.read_text(encoding="utf-8").strip()
         return ""
 
+    def budget(self) -> Allowed:
+        """What this device may draft."""
+        return Allowed(self.draft_rate, self.draft_rate_on_battery, self.draft_celsius)
+
     def disclosures(self) -> Path:
         """The disclosure log's file."""
         return self.state_dir.expanduser() / "disclosures.jsonl"
-
-
-def is_loopback(url: str) -> bool:
-    return (urlsplit(url).hostname or "") in ("localhost", "127.0.0.1", "::1")
 
 
 def gateway_url(url: str) -> str:

@@ -10,6 +10,8 @@ when to connect, whom a frame is for, and how long to keep trying:
   wanted: an idle device costs the gateway nothing.
 - A silent socket is a lost one. Pings are the protocol's own and measure the round trip too; any frame is a sign of
   life.
+- A device that slept, or whose own address has changed, has a socket that is probably dead and doesn't know: it gets a
+  short time to show that it lives. All is timed by clocks that nobody sets, so a clock that jumps changes nothing.
 """
 
 from __future__ import annotations
@@ -27,7 +29,8 @@ from typing import Self
 from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed
 
-from edge.dial import MAX_MESSAGE_BYTES, close_error, dial, verify_url
+from edge.address import require_tls, verify_url
+from edge.dial import MAX_MESSAGE_BYTES, close_error, dial
 from edge.errors import Closed, ConnectionLost, EdgeError, Unreachable, from_frame, is_fatal
 from edge.protocol.errors import FrameTooLarge, MalformedFrame, ProtocolError, TooManyStreams, UnknownFrame
 from edge.protocol.frames import (
@@ -49,6 +52,7 @@ from edge.protocol.frames import (
 )
 from edge.roster import Roster
 from edge.stream import Phase, Stream
+from edge.surroundings import Surroundings
 
 StreamFrame = Opened | Commit | Window | Finish | Error
 
@@ -66,6 +70,10 @@ class Timing:
     ping_s: float = 5.0
     silent_s: float = 15.0
     """A socket that brought nothing for so long, pongs included, is lost."""
+    watch_s: float = 1.0
+    """Between looks at whether the device slept or moved."""
+    probe_s: float = 2.0
+    """What a socket then has to show that it lives."""
     backoff_s: float = 0.1
     """Before the second attempt; it doubles up to `backoff_cap_s`, and a random half of it is left out."""
     backoff_cap_s: float = 5.0
@@ -99,9 +107,16 @@ class Connection:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         rng: random.Random | None = None,
         observe: Callable[[EdgeFrame, int], None] | None = None,
+        allow_plain: bool = False,
+        surroundings: Surroundings | None = None,
     ) -> None:
-        """`url`: the gateway's base address. `observe` is told every frame that leaves, and its bytes."""
+        """`url`: the gateway's base address. `observe` is told every frame that leaves, and its bytes.
+
+        Raises Insecure if that is without TLS outside this machine, unless `allow_plain`.
+        """
         self.url = verify_url(url)
+        require_tls(self.url, allow_plain=allow_plain)
+        self._surroundings = surroundings or Surroundings(clock)
         self._hello = Hello(VERSION, auth=key, ticket=ticket, fingerprint=fingerprint, agent=agent)
         self._codec = edge_codec(codec, frame_bytes=MAX_MESSAGE_BYTES)
         self._timing = timing
@@ -110,6 +125,7 @@ class Connection:
         self._rng = rng or random.Random()  # noqa: S311 (jitter)
         self._observe = observe
         self._roster = Roster()
+        self._nonce = 0
         self._ping: Ping | None = None
         self._pinged: tuple[int, float] = (0, 0.0)
         self._round_trips: deque[float] = deque(maxlen=8)
@@ -232,7 +248,7 @@ class Connection:
         """Returns when the socket is lost. Raises what the gateway refused us for."""
         for stream in self._roster.waiting:
             self._roster.place(stream)
-        tasks = [asyncio.create_task(part(socket)) for part in (self._read, self._write, self._ping_along)]
+        tasks = [asyncio.create_task(part(socket)) for part in (self._read, self._write, self._ping_along, self._watch)]
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -311,18 +327,36 @@ class Connection:
 
     async def _ping_along(self, socket: ClientConnection) -> None:
         """Ping while there are streams; return when the socket has been silent for too long."""
-        nonce = 0
         while True:
             if not self._roster.wanted.is_set():
                 await self._roster.wanted.wait()
                 self._heard = self._clock()
-            nonce += 1
-            self._ping = Ping(nonce)
-            self._roster.ready.set()
+            self._ask_for_pong()
             await self._sleep(self._timing.ping_s)
             if self._clock() - self._heard > self._timing.silent_s:
                 log.warning("nothing heard from the gateway: reconnecting")
                 return
+
+    def _ask_for_pong(self) -> None:
+        self._nonce += 1
+        self._ping = Ping(self._nonce)
+        self._roster.ready.set()
+
+    async def _watch(self, socket: ClientConnection) -> None:
+        """Return when the device slept or moved and the socket doesn't answer any more. Idle, nothing is looked at."""
+        self._surroundings.settle(socket.transport.get_extra_info("peername"))
+        while True:
+            if self._roster.wanted.is_set():
+                await self._sleep(self._timing.watch_s)
+            else:
+                await self._roster.wanted.wait()
+            if self._surroundings.changed():
+                since = self._heard
+                self._ask_for_pong()
+                await self._sleep(self._timing.probe_s)
+                if self._heard == since:
+                    log.warning("this device slept or moved, and the socket is dead: reconnecting")
+                    return
 
     def _end(self, error: Exception) -> None:
         self._closed = error

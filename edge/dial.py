@@ -1,34 +1,48 @@
-"""One attempt to reach a gateway: address, WebSocket, hello, welcome."""
+"""One attempt to reach a gateway: address, WebSocket, hello, welcome.
+
+The address is looked up each time, so a gateway that moves is found again. Outside loopback there is TLS or nothing:
+`hello` carries the API key. Redirects aren't followed, for the same reason; whoever sends one is no gateway, and mostly
+a network that wants its users to sign in first. Proxies come from the environment (HTTPS_PROXY, NO_PROXY).
+"""
 
 from __future__ import annotations
 
 import asyncio
-from ipaddress import ip_address
+import ssl
 from typing import Final
 from urllib.parse import urlsplit
 
 from websockets.asyncio.client import ClientConnection, connect
-from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus, InvalidURI
+from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus, InvalidURI, ProxyError
 from websockets.typing import Subprotocol
 
-from edge.errors import Unreachable, from_close, from_frame
+from edge.address import is_loopback
+from edge.errors import Intercepted, Unreachable, from_close, from_frame
 from edge.protocol.errors import ProtocolError, Unauthorised, VersionMismatch
 from edge.protocol.frames import Codec, Error, Hello, Welcome
 
 MAX_MESSAGE_BYTES: Final = 1 << 24
 """From the gateway. Its largest frame is an `opened` that carries a templated prompt."""
 _CLOSE_S: Final = 1.0
+_SIGN_IN: Final = "Does this network want you to sign in first? Open a web page, then try again."
+
+
+class _Direct(connect):
+    """Without redirects."""
+
+    def process_redirect(self, exc: Exception) -> Exception | str:
+        return exc
 
 
 async def dial(url: str, hello: Hello, codec: Codec, timeout_s: float) -> tuple[ClientConnection, Welcome]:
     """Raises Unreachable, or what the gateway answered to `hello`. `timeout_s` covers all of it."""
     try:
         async with asyncio.timeout(timeout_s):
-            socket = await connect(
+            socket = await _Direct(
                 url,
                 subprotocols=[Subprotocol(codec.subprotocol)],
                 compression=None,  # it costs latency, and tells lengths
-                proxy=None if _is_loopback(url) else True,
+                proxy=None if is_loopback(url) else True,
                 user_agent_header=hello.agent,
                 max_size=MAX_MESSAGE_BYTES,
                 open_timeout=None,
@@ -41,7 +55,12 @@ async def dial(url: str, hello: Hello, codec: Codec, timeout_s: float) -> tuple[
                 socket.transport.abort()
                 raise
     except InvalidStatus as refusal:
-        raise _refused(url, refusal.response.status_code) from refusal
+        raise _refused(url, refusal.response.status_code, refusal.response.headers.get("Location", "")) from refusal
+    except ssl.SSLCertVerificationError as error:
+        reason = f"its certificate is not valid ({error.verify_message})"
+        raise Intercepted(f"who answers at {url} is not the gateway: {reason}. {_SIGN_IN}") from error
+    except ProxyError as error:
+        raise Unreachable(f"the proxy on the way to {url} refuses: {error}") from error
     except InvalidURI as error:
         raise Unreachable(f"{url} is not a gateway's address") from error
     except (OSError, InvalidHandshake, EOFError) as error:  # OSError: TimeoutError is one
@@ -69,25 +88,12 @@ def close_error(closed: ConnectionClosed) -> ProtocolError | None:
     return None if closed.rcvd is None else from_close(closed.rcvd.code, closed.rcvd.reason)
 
 
-def verify_url(url: str) -> str:
-    """The WebSocket address for a gateway's base address: http becomes ws, and `/v1/verify` is added."""
-    parts = urlsplit(url if "://" in url else f"http://{url}")
-    scheme = {"http": "ws", "https": "wss"}.get(parts.scheme, parts.scheme)
-    path = parts.path.rstrip("/")
-    if not path.endswith("/verify"):
-        path = f"{path.removesuffix('/v1')}/v1/verify"
-    return parts._replace(scheme=scheme, path=path).geturl()
-
-
-def _is_loopback(url: str) -> bool:
-    host = urlsplit(url).hostname or ""
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
-def _refused(url: str, status: int) -> Exception:
+def _refused(url: str, status: int, location: str) -> Exception:
     if status in (401, 403):
         return Unauthorised(f"the gateway at {url} refused the key (HTTP {status})")
+    if 300 <= status < 400:
+        host = urlsplit(location).hostname or "elsewhere"
+        return Intercepted(f"{url} sends us to {host}, which no gateway does. {_SIGN_IN}")
+    if status in (200, 511):
+        return Intercepted(f"{url} answers with a web page (HTTP {status}), not as a gateway. {_SIGN_IN}")
     return Unreachable(f"{url} answered HTTP {status}: not a gateway, or one that isn't ready")

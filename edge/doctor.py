@@ -138,7 +138,7 @@ async def examine_gateway(settings: DeviceSettings, drafter: Drafter | None, rep
         wish = "Set PACELINE_API_KEY or give --key; `paceline-gateway keys create` makes one."
         note(Check("API key", "failed", "none", wish))
     try:
-        async with Cloud(url, key) as cloud:
+        async with Cloud(url, key, allow_plain=settings.allow_plain) as cloud:
             models = await cloud.models()
     except EdgeError as error:
         note(Check("gateway", "failed", url, advice(error)))

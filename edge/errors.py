@@ -2,6 +2,8 @@
 
 EdgeError
 ├── Unreachable      no gateway there: the first connection failed, or there never was a stream to resume
+│   └── Intercepted  somebody else answers in its place: a network that wants a sign-in, say
+├── Insecure         an address outside this machine without TLS
 ├── ConnectionLost   gone for longer than a stream can be resumed; what was committed has been delivered
 └── Closed           the connection was closed here while a stream ran
 """
@@ -22,6 +24,14 @@ class EdgeError(Exception):
 
 
 class Unreachable(EdgeError):
+    pass
+
+
+class Intercepted(Unreachable):
+    pass
+
+
+class Insecure(EdgeError):
     pass
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
@@ -11,6 +12,7 @@ from uuid import uuid4
 from msgspec import Struct
 
 from edge.ask import Answered, ask_cloud, ask_hybrid, ask_local
+from edge.budget import Budget
 from edge.cloud import Cloud, choose_model
 from edge.config import DeviceSettings, gateway_url
 from edge.connection import Connection
@@ -18,6 +20,7 @@ from edge.drafters.base import Drafter
 from edge.drafters.ngram import NgramDrafter
 from edge.errors import EdgeError
 from edge.generate import Generate
+from edge.power import look
 from edge.privacy import DisclosureLog, Recorder
 from edge.protocol.frames import Message, ModelInfo, Policy, Privacy, Sampling
 from edge.runtime import Runtime
@@ -130,8 +133,8 @@ async def open_hybrid(
         if drafter is not None and not fits:
             warn(f"{drafter.name} has another tokenizer than {model.id}: drafting from the text itself instead.")
             drafter = NgramDrafter()
-        cloud = Cloud(gateway_url(settings.url), settings.key())
-        async with cloud, Runtime(connection, drafter) as runtime:
+        cloud = Cloud(gateway_url(settings.url), settings.key(), allow_plain=settings.allow_plain)
+        async with cloud, Runtime(connection, drafter, budget=budget_for(settings)) as runtime:
             yield HybridRoute(
                 runtime,
                 cloud,
@@ -153,16 +156,24 @@ async def connected(
     observe = recorder.observe if recorder is not None else None
     fingerprint = drafter.fingerprint if drafter is not None else ""
     async with AsyncExitStack() as stack:
-        connection = Connection(url, key=key, fingerprint=fingerprint, observe=observe)
+        connection = Connection(
+            url, key=key, fingerprint=fingerprint, observe=observe, allow_plain=settings.allow_plain
+        )
         await stack.enter_async_context(connection)
         model = choose_model(connection.welcome.models, settings.model)
         fits = not fingerprint or model.match
-        if (
-            not fits
-        ):  # the gateway would refuse a stream with drafts in other ids; without a fingerprint it asks nothing
+        if not fits:
+            # The gateway would refuse a stream with drafts in other ids; without a fingerprint it asks nothing.
             await connection.close()
-            connection = await stack.enter_async_context(Connection(url, key=key, observe=observe))
+            connection = Connection(url, key=key, observe=observe, allow_plain=settings.allow_plain)
+            await stack.enter_async_context(connection)
         yield connection, model, fits
+
+
+def budget_for(settings: DeviceSettings) -> Budget | None:
+    """What all streams together may draft; None: as much as helps."""
+    allowed = settings.budget()
+    return None if allowed.unlimited else Budget(allowed, look, time.monotonic)
 
 
 def recorder_for(settings: DeviceSettings, drafter: Drafter | None) -> Recorder | None:

@@ -16,11 +16,13 @@ commits merge into the last unread one. So memory is bounded by the output itsel
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections import deque
 from collections.abc import Callable
 from functools import partial
 
+from edge.budget import Budget
 from edge.connection import Connection
 from edge.drafters.base import Drafter, Proposal
 from edge.events import Committed, Drafted, Ended, Event, RolledBack
@@ -56,12 +58,14 @@ class Run:
         vocabulary: Vocabulary | None,
         worker: Worker,
         clock: Callable[[], float],
+        budget: Budget | None = None,
     ) -> None:
-        """`request.sampling.seed` is set."""
+        """`request.sampling.seed` is set. `budget`: what may be drafted at all; None: as much as helps."""
         self._request = request
         self._connection = connection
         self._worker = worker
         self._clock = clock
+        self._budget = budget
         self._ends = vocabulary.ends if vocabulary is not None else frozenset()
         self._transcript = Transcript(vocabulary, request.stop, min_tokens=request.min_tokens)
         if vocabulary is not None:
@@ -123,8 +127,8 @@ class Run:
             request = self._request
             await self._worker.run(partial(desk.begin, self._prompt, request.sampling, committed, request.coupled))
             while True:
-                while (count := self._room()) == 0:
-                    await self._change()
+                while (count := self._affordable()) == 0:
+                    await self._change_or_budget()
                 await self._visit(desk, count)
         except Exception:  # drafts are hints: the stream goes on without
             log.exception("the drafter failed; the stream goes on without drafts")
@@ -153,8 +157,23 @@ class Run:
         self._changed.clear()
         await self._changed.wait()
 
-    def _room(self) -> int:
+    async def _change_or_budget(self) -> None:
+        """There is nothing to draft, or it can't be afforded yet."""
+        if self._budget is None or not self._room():
+            await self._change()
+            return
+        self._flush()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._budget.wait_s()):
+                await self._change()
+
+    def _affordable(self) -> int:
         """How many tokens to propose now."""
+        room = self._room()
+        return room if self._budget is None else min(room, self._budget.room())
+
+    def _room(self) -> int:
+        """How many tokens are worth proposing now."""
         session = self._session
         if self._exhausted or session.finish is not None or len(self._events) >= _UNREAD:
             return 0
@@ -169,6 +188,8 @@ class Run:
 
     def _proposed(self, context: int, proposals: list[Proposal], seconds: float) -> None:
         self._meter.proposed(len(proposals), seconds)
+        if self._budget is not None:
+            self._budget.spend(len(proposals))
         if context != self._context or self._session.finish is not None or self._exhausted:
             self._meter.discarded += len(proposals)
             return
@@ -187,7 +208,7 @@ class Run:
 
     def _flush(self) -> None:
         """Send what there is to send: a partial block too, if drafting has stopped."""
-        self._stream.flush = self._room() == 0
+        self._stream.flush = self._affordable() == 0
         self._connection.wake(self._stream)
 
     # The cloud's side (edge.stream.Listener)

@@ -10,6 +10,7 @@ from typing import Self
 
 from msgspec.structs import replace
 
+from edge.budget import Budget
 from edge.connection import Connection
 from edge.drafters.base import Drafter
 from edge.events import Ended, Event
@@ -32,9 +33,11 @@ class Runtime:
         vocabulary: Vocabulary | None = None,
         clock: Callable[[], float] = time.monotonic,
         draw_seed: Callable[[], int] = lambda: secrets.randbits(53),
+        budget: Budget | None = None,
     ) -> None:
         """`vocabulary`: the tokenizer, when the drafter has none; without any, the cloud templates and sends text.
 
+        `budget`: what may be drafted, all streams together.
         `draw_seed`: below 2^53, so that JavaScript can hold it.
         """
         self.connection = connection
@@ -42,6 +45,7 @@ class Runtime:
         self.vocabulary = vocabulary or (drafter.vocabulary if drafter is not None else None)
         self._clock = clock
         self._draw_seed = draw_seed
+        self._budget = budget
         self._worker = Worker()
 
     async def __aenter__(self) -> Self:
@@ -103,6 +107,7 @@ class Runtime:
             vocabulary=self.vocabulary,
             worker=self._worker,
             clock=self._clock,
+            budget=self._budget,
         )
         run.start()
         return run

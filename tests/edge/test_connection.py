@@ -7,8 +7,8 @@ from itertools import islice
 
 import pytest
 
+from edge.address import verify_url
 from edge.connection import Connection, Timing, pauses
-from edge.dial import verify_url
 from edge.errors import Closed, ConnectionLost, Unreachable
 from edge.protocol import errors, frames
 from edge.protocol.frames import Cancel, Commit, Error, Hello, Limits, Open, Resume

@@ -5,17 +5,20 @@ from __future__ import annotations
 import asyncio
 import queue
 import threading
+import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing, asynccontextmanager
 
 import pytest
 
+from edge.budget import Allowed, Budget
 from edge.connection import Connection
 from edge.drafters.base import Drafter, Proposal
 from edge.drafters.ngram import NgramDrafter
 from edge.drafters.scripted import ScriptedDrafter, right_with
 from edge.events import Committed, Drafted, Ended, Event, RolledBack
 from edge.openai.vocabulary import Vocabulary
+from edge.power import Power
 from edge.protocol import errors
 from edge.protocol.frames import Cancel, Commit, Draft, Message, Open, Opened, Sampling, Window
 from edge.runtime import Generate, Runtime
@@ -400,3 +403,23 @@ async def test_figures_by_the_runtimes_clock() -> None:
 def _renamed(vocabulary: ScriptVocabulary) -> ScriptVocabulary:
     vocabulary.fingerprint = MODEL.fingerprint
     return vocabulary
+
+
+async def test_a_device_that_may_not_draft_still_gets_its_answer() -> None:
+    drafter = SteppedDrafter()
+
+    async def play(peer: Peer) -> None:
+        await peer.greet()
+        await peer.take(Open)
+        await peer.send(opened(0), Commit(0, 0, (5, 6)), finish(0, 2))
+        await peer.gone()
+
+    budget = Budget(Allowed(battery_rate=0.0), lambda: Power(on_battery=True), time.monotonic)
+    async with (
+        playing(play) as url,
+        Connection(url, key="k") as connection,
+        Runtime(connection, drafter, budget=budget) as runtime,
+    ):
+        events = await all_of(runtime.generate(REQUEST))
+    assert [token.id for event in events if isinstance(event, Committed) for token in event.tokens] == [5, 6]
+    assert drafter.lengths == [], "it was never asked for a draft"
