@@ -32,6 +32,8 @@ class Settings(BaseSettings):
     secret: SecretStr = SecretStr(INSECURE_SECRET)
     admin_key: SecretStr = SecretStr("")
     """Opens the operator's page and the admin API; empty: both are closed."""
+    origins: str = ""
+    """Pages from elsewhere that may open the WebSocket: origins, separated by spaces."""
     static_dir: Path = ROOT / "static"
 
     engine: Literal["llama_cpp", "vllm", "scripted"] = "llama_cpp"
@@ -139,6 +141,10 @@ class Settings(BaseSettings):
     def target_path(self) -> Path:
         """Where the target's file should be: `target_model` as it is if that exists, else in `model_dir`."""
         return self._model_file(self.target_model)
+
+    @property
+    def origin_list(self) -> tuple[str, ...]:
+        return tuple(self.origins.split())
 
     @property
     def draft_path(self) -> Path:

@@ -21,7 +21,7 @@ from fastapi import APIRouter, WebSocket
 from fastapi.responses import PlainTextResponse
 from starlette.websockets import WebSocketDisconnect
 
-from app.api import admission
+from app.api import admission, origin
 from app.api.attachment import Attachment
 from app.api.deps import Gateway, GatewayDep
 from app.api.socket_limits import ErrorBudget, StreamIds
@@ -50,6 +50,11 @@ _ENDS_STREAM = (
 
 @router.websocket("/v1/verify")
 async def verify(websocket: WebSocket, gateway: GatewayDep) -> None:
+    headers = websocket.headers
+    if not origin.is_allowed(headers.get("origin"), headers.get("host", ""), gateway.settings.origin_list):
+        message = "pages from elsewhere may not connect; PACELINE_ORIGINS can name them\n"
+        await websocket.send_denial_response(PlainTextResponse(message, status_code=403))
+        return
     subprotocol = next((p for p in frames.SUBPROTOCOLS if p in websocket.scope["subprotocols"]), None)
     if subprotocol is None or gateway.draining:
         status, message = (
