@@ -14,7 +14,6 @@ from sqlalchemy.exc import SQLAlchemyError
 from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app import errors
@@ -28,6 +27,7 @@ from app.config import Settings
 from app.engine.base import Engine, Replicated
 from app.engines import build_engine
 from app.first_start import ensure_key
+from app.pages import Pages
 from app.telemetry import AccessLog, Metrics, ReplicaMetrics
 from app.tenants.limits import Quotas
 from app.tenants.repository import Repository, open_database
@@ -66,7 +66,7 @@ def create_app(settings: Settings, engine: Engine | None = None) -> FastAPI:
         app.include_router(family.router)
     app.add_route("/v1/{path:path}", _nothing_here, methods=["GET", "POST", "PUT", "PATCH", "DELETE"])
     if settings.static_dir.is_dir():
-        app.mount("/", StaticFiles(directory=settings.static_dir, html=True), name="page")
+        app.mount("/", Pages(settings.static_dir), name="page")
     app.add_middleware(QuotaHeaders, quotas=gateway.quotas)
     app.add_middleware(SecurityHeaders)
     app.add_middleware(AccessLog, metrics=gateway.metrics, body_bytes=settings.body_bytes)

@@ -1,7 +1,7 @@
-"""Which pages may open a WebSocket here. Browsers send a page's origin and ask no permission for sockets (RFC 6455 §10.2).
+"""Which pages may open a WebSocket here. For sockets browsers only send the page's origin (RFC 6455 §10.2).
 
-A page from elsewhere has no ticket, so it could do nothing yet; but what it can't open it can't try anything on. Devices
-send no origin.
+A page from elsewhere has no ticket, so it could do nothing yet; but what it can't open it can't try anything on.
+Devices send no origin.
 """
 
 from __future__ import annotations

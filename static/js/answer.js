@@ -155,9 +155,10 @@ export class AnswerView {
   /** To screen readers in whole sentences: token by token they would stutter. */
   #speak(all) {
     const unspoken = this.#content.slice(this.#spoken);
-    const spoken = all ? unspoken : sentences(unspoken)[0];
+    const flood = unspoken.length > MOST_SPOKEN;
+    const spoken = all || flood ? unspoken : sentences(unspoken)[0];
     this.#spoken += spoken.length;
-    if (spoken.trim() !== "") this.#announce(visible(spoken.slice(0, MOST_SPOKEN)));
+    if (spoken.trim() !== "" && !flood) this.#announce(visible(spoken));
   }
 }
 

@@ -73,7 +73,7 @@ export class Manuscript {
   render() {
     this.#pending.remove();
     const source = this.#shown.slice(this.#settled);
-    const tokens = this.#lexer !== null && source.length <= MOST_PARSED ? this.#lexer(source) : [plain(source)];
+    const tokens = source.length <= MOST_PARSED ? this.#parse(source) : [plain(source)];
     const leaf = (text, start) => this.#leaf(text, this.#settled + start);
     const elements = new Markdown({ source, leaf, highlight: this.#highlight }).render(tokens);
     reconcile(
@@ -86,6 +86,18 @@ export class Manuscript {
       if (elements[i] !== null) this.#settledNodes += 1;
     }
     lastBlock(this.#container).append(this.#pending);
+  }
+
+  /** marked recurses: output that nests thousands deep overflows its stack, and is then shown as it stands. */
+  #parse(source) {
+    if (this.#lexer === null) return [plain(source)];
+    try {
+      return this.#lexer(source);
+    } catch (error) {
+      if (!(error instanceof RangeError)) throw error;
+      this.#lexer = null;
+      return [plain(source)];
+    }
   }
 
   /** The space before a word stays untinted: a tint would hang over the end of a line. */

@@ -149,7 +149,13 @@ class Lane {
     const head = make("header");
     head.append(make("h3", {}, runner.name), make("span", { class: "detail" }, runner.detail));
     this.#clock = make("p", { class: "clock", "aria-hidden": "true" }, "0.00");
-    this.#text = make("div", { class: "lane-text", dir: "auto" });
+    this.#text = make("div", {
+      class: "lane-text",
+      dir: "auto",
+      tabindex: "0",
+      role: "region",
+      "aria-label": `Text, ${runner.name}`,
+    });
     this.#facts = make("dl", { class: "facts" });
     this.element.append(head, this.#clock, this.#text, this.#facts);
   }

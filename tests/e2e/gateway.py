@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Self
 
+from pydantic import SecretStr
+
 from app.config import Settings
 from app.engine.scripted import ScriptedEngine
 from app.main import create_app
@@ -26,7 +28,14 @@ class Gateway:
     """Serve from entering to leaving. `port` 0: a free one; a later gateway on the same port and data is a restart."""
 
     def __init__(
-        self, data: Path, script: Script, *, port: int = 0, step_s: float = 0.0, grace_s: float = 60.0
+        self,
+        data: Path,
+        script: Script,
+        *,
+        port: int = 0,
+        step_s: float = 0.0,
+        grace_s: float = 60.0,
+        admin_key: str = "",
     ) -> None:
         self.port = port
         self._settings = Settings(
@@ -34,6 +43,7 @@ class Gateway:
             data_dir=data,
             port=port,
             grace_s=grace_s,
+            admin_key=SecretStr(admin_key),
             log_level="error",
             hold_ms=50,
         )

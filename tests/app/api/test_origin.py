@@ -29,7 +29,7 @@ NAMED = "https://chat.example.org"
         ("", False),
     ],
 )
-def test_an_origin_is_compared_whole(origin: str | None, allowed: bool) -> None:  # noqa: FBT001
+def test_an_origin_is_compared_whole(origin: str | None, allowed: bool) -> None:
     assert is_allowed(origin, "gateway.example:8443", (NAMED,)) is allowed
 
 
