@@ -7,8 +7,10 @@ from typing import Annotated
 
 import typer
 
+from bench.profiles import PROFILES, profile
 from bench.report import Report, describe, machine
 
+NETWORKS = f"Of {', '.join(PROFILES)}; round-trip times in ms; or all."
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object as the last line of standard output.")]
 
@@ -71,14 +73,14 @@ def lossless(
 
 @app.command()
 def wan(
-    rtt_ms: Annotated[str, typer.Option(help="Round-trip times, ms.")] = "0,20,80,200",
+    network: Annotated[str, typer.Option(help=NETWORKS)] = "0,20,80,200",
     trips: Annotated[int, typer.Option(help="Round trips through each.")] = 50,
     as_json: Json = False,
 ) -> None:
     """How exactly the delaying proxy delays (about 20 seconds)."""
     from bench import accuracy as bench
 
-    bench.command(Report(as_json=as_json), _floats(rtt_ms), trips)
+    bench.command(Report(as_json=as_json), _networks(network), trips)
 
 
 @app.command()
@@ -170,6 +172,17 @@ def _machine() -> None:
 
 def _floats(text: str) -> list[float]:
     return [float(part) for part in text.split(",")]
+
+
+def _networks(text: str) -> list[str]:
+    """Names that there are. `all` is every profile."""
+    names = list(PROFILES) if text == "all" else [part.strip() for part in text.split(",")]
+    try:
+        for name in names:
+            profile(name)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+    return names
 
 
 def run() -> None:

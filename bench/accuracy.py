@@ -9,19 +9,19 @@ from typing import Any
 
 import numpy as np
 
-from bench.gateway import networks
+from bench.gateway import proxies
+from bench.profiles import profile
 from bench.report import Report
 
 
-async def run(
-    rtts_ms: Sequence[float], trips: int, advance: Callable[[], None] = lambda: None
-) -> list[dict[str, float]]:
-    """Milliseconds that a round trip takes, for each proxy."""
+async def run(names: Sequence[str], trips: int, advance: Callable[[], None] = lambda: None) -> list[dict[str, Any]]:
+    """Milliseconds that a round trip takes, for each network (profiles.py)."""
+    links = {name: profile(name).link for name in names}
     server = await asyncio.start_server(_echo, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
-    rows = []
-    async with server, networks(port, list(rtts_ms)) as ports:
-        for rtt_ms, proxy in ports.items():
+    rows: list[dict[str, Any]] = []
+    async with server, proxies(port, links) as ports:
+        for name, proxy in ports.items():
             reader, writer = await asyncio.open_connection("127.0.0.1", proxy)
             taken = []
             for _ in range(trips):
@@ -32,7 +32,8 @@ async def run(
             writer.close()
             await writer.wait_closed()
             low, middle, high = (float(value) for value in np.quantile(taken, (0, 0.5, 0.99)))
-            rows.append({"rtt_ms": rtt_ms, "least_ms": low, "median_ms": middle, "p99_ms": high})
+            row = {"rtt_ms": links[name].rtt_s * 1e3, "set_median_ms": links[name].median_s * 1e3}
+            rows.append({"network": name, **row, "least_ms": low, "median_ms": middle, "p99_ms": high})
             advance()
     return rows
 
@@ -43,9 +44,11 @@ async def _echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
     writer.close()
 
 
-def command(report: Report, rtts_ms: Sequence[float], trips: int) -> None:
+def command(report: Report, names: Sequence[str], trips: int) -> None:
     with report.progress() as progress:
-        task = progress.add_task("proxies", total=len(rtts_ms))
-        rows: list[dict[str, Any]] = list(asyncio.run(run(rtts_ms, trips, lambda: progress.advance(task))))
+        task = progress.add_task("proxies", total=len(names))
+        rows = list(asyncio.run(run(names, trips, lambda: progress.advance(task))))
     report.table("A round trip through the proxy, ms", rows)
+    for name in names:
+        report.say(f"{name}: {profile(name).source}")
     report.result({"trips": trips, "rows": rows})

@@ -23,8 +23,9 @@ from typing import Any
 import numpy as np
 
 from bench.gateway import Plan, gateway
+from bench.link import Link
 from bench.report import Report
-from bench.wan import Link, Wan
+from bench.wan import Wan
 from edge.connection import Connection, Timing
 from edge.drafters.scripted import ScriptedDrafter, right_with
 from edge.events import Committed

@@ -12,10 +12,10 @@ import os
 import socket
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -26,7 +26,10 @@ from app.first_start import KEY_FILE
 from app.main import create_app
 from app.server import Server
 from app.telemetry import configure_logging
+from bench.link import Link
 from bench.wan import until_stdin_closes
+
+Name = TypeVar("Name")
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -149,10 +152,15 @@ async def gateway(plan: Plan) -> AsyncIterator[Address]:
 
 
 @asynccontextmanager
-async def networks(port: int, rtts_ms: list[float]) -> AsyncIterator[dict[float, int]]:
-    """For each round-trip time the port of a proxy before `port`."""
-    async with child("bench.wan", str(port), *(f"{ms:g}" for ms in rtts_ms)) as line:
-        yield dict(zip(rtts_ms, json.loads(line), strict=True))
+async def proxies(port: int, links: Mapping[Name, Link]) -> AsyncIterator[dict[Name, int]]:
+    """For each network the port of a proxy before `port`."""
+    async with child("bench.wan", str(port), msgspec.json.encode(list(links.values())).decode()) as line:
+        yield dict(zip(links, json.loads(line), strict=True))
+
+
+def networks(port: int, rtts_ms: Sequence[float]) -> AbstractAsyncContextManager[dict[float, int]]:
+    """The same for networks that are a round-trip time and nothing else."""
+    return proxies(port, {ms: Link(ms / 1e3) for ms in rtts_ms})
 
 
 if __name__ == "__main__":

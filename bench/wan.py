@@ -1,10 +1,9 @@
 """A TCP proxy that delays what passes through it: a wide-area network on one machine.
 
-Each direction holds every chunk for half the round-trip time, give or take a seeded jitter, and keeps their order, as
-TCP does. A bandwidth, if set, adds each chunk's transmission behind the one before. `cut` is an outage: connections are
-reset and new ones refused until `mend`.
+How long each chunk is held, link.py decides; what is drawn at random depends on the seed, the number of the connection
+and the way alone. `cut` is an outage that connections don't survive: they are reset, new ones refused until `mend`.
 
-`python -m bench.wan PORT RTT_MS…` runs one proxy per round-trip time before a local port, in a process of its own, and
+`python -m bench.wan PORT LINKS` runs one proxy per link, a JSON array, before a local port, in its own process; it
 prints their ports as JSON. Timers matter here: epoll rounds a wait up to the next millisecond, which is 5% of a 20 ms
 round trip; select takes microseconds. So that process uses a loop on select.
 """
@@ -13,45 +12,19 @@ from __future__ import annotations
 
 import asyncio
 import json
-import random
 import selectors
 import sys
 from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from random import Random
+
+import msgspec
+
+from bench.link import Delay, Link, Outages, Way
 
 HELD_BYTES = 1 << 22
 """Per direction and connection; past it the sender isn't read, as behind a full TCP window."""
-
-
-@dataclass(frozen=True, slots=True)
-class Link:
-    """What a network does to one direction of a connection."""
-
-    rtt_s: float = 0.0
-    jitter_s: float = 0.0
-    """Each chunk's delay differs from rtt/2 by at most this, uniformly."""
-    bytes_per_s: float | None = None
-
-
-class Delay:
-    """When a chunk comes out at the other end. Pure: the clock is an argument."""
-
-    def __init__(self, link: Link, random_unit: Callable[[], float]) -> None:
-        self._link = link
-        self._random = random_unit
-        self._line_free = 0.0
-        self._last = 0.0
-
-    def due(self, now: float, size: int) -> float:
-        link = self._link
-        sent = now
-        if link.bytes_per_s is not None:
-            sent = max(now, self._line_free) + size / link.bytes_per_s
-            self._line_free = sent
-        jitter = link.jitter_s * (2 * self._random() - 1) if link.jitter_s else 0.0
-        self._last = max(self._last, now, sent + link.rtt_s / 2 + jitter)
-        return self._last
 
 
 @dataclass(slots=True)
@@ -141,7 +114,9 @@ class Wan:
         self._host = host
         self._upstream_port = upstream_port
         self._link = link
-        self._random = random.Random(seed)  # noqa: S311 - jitter, not a secret
+        self._seed = seed
+        self._connections = 0
+        self._outages: Outages | None = None
         self._ends: set[_End] = set()
         self._directions: list[_Direction] = []
         self._opening: set[asyncio.Task[None]] = set()
@@ -153,6 +128,7 @@ class Wan:
 
     async def __aenter__(self) -> Wan:
         loop = asyncio.get_running_loop()
+        self._outages = Outages(self._link, self._random("outages"), loop.time())
         self._server = await loop.create_server(lambda: _End(self._accepted, self._lost), self._host, 0)
         self.port = self._server.sockets[0].getsockname()[1]
         return self
@@ -197,18 +173,25 @@ class Wan:
             client.transport.abort()
             return
         self._made(client)
-        client.direction = self._direction(client.transport)
-        task = asyncio.get_running_loop().create_task(self._open_upstream(client, client.direction))
+        self._connections += 1
+        number = self._connections
+        client.direction = self._direction(client.transport, number, "up")
+        task = asyncio.get_running_loop().create_task(self._open_upstream(client, client.direction, number))
         self._opening.add(task)
         task.add_done_callback(self._opening.discard)
 
-    def _direction(self, source: asyncio.Transport) -> _Direction:
-        direction = _Direction(Delay(self._link, self._random.random), source)
+    def _random(self, what: str) -> Random:
+        return Random(f"{self._seed} {what}")  # noqa: S311 - jitter, not a secret
+
+    def _direction(self, source: asyncio.Transport, number: int, way: Way) -> _Direction:
+        assert self._outages is not None  # noqa: S101 - entered
+        delay = Delay(self._link, way, self._random(f"{number} {way}"), self._outages.over)
+        direction = _Direction(delay, source)
         self._directions = [d for d in self._directions if not (d.closing and not d.held)]
         self._directions.append(direction)
         return direction
 
-    async def _open_upstream(self, client: _End, upwards: _Direction) -> None:
+    async def _open_upstream(self, client: _End, upwards: _Direction, number: int) -> None:
         loop = asyncio.get_running_loop()
         assert client.transport is not None  # noqa: S101 - accepted
         upstream = _End(self._made, self._lost)
@@ -218,7 +201,7 @@ class Wan:
             client.transport.abort()
             return
         assert upstream.transport is not None  # noqa: S101 - connected
-        upstream.direction = self._direction(upstream.transport)
+        upstream.direction = self._direction(upstream.transport, number, "down")
         upstream.direction.sink = client.transport
         upwards.sink = upstream.transport
         upwards.wake(loop.time())
@@ -258,7 +241,7 @@ async def _announce(ports: list[int]) -> None:
 
 
 def main(arguments: list[str]) -> None:
-    links = [Link(float(ms) / 1e3) for ms in arguments[1:]]
+    links = msgspec.json.decode(arguments[1], type=list[Link])
     with asyncio.Runner(loop_factory=microsecond_loop) as runner:
         runner.run(serve(int(arguments[0]), links, _announce))
 

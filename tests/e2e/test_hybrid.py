@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from bench.wan import Link, Wan
+from bench.link import Link
+from bench.wan import Wan
 from edge.connection import Connection, Timing
 from edge.drafters.base import Drafter
 from edge.drafters.ngram import NgramDrafter
