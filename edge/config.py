@@ -12,6 +12,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from edge.address import is_loopback
 from edge.budget import Allowed
 from edge.models import DRAFT_NAME, default_directory
+from edge.pacing import LEAST_SURVIVAL
 from edge.protocol.frames import Policy
 
 DrafterKind = Literal["llama", "ngram", "none"]
@@ -48,6 +49,8 @@ class DeviceSettings(BaseSettings):
     """Whether a gateway outside this machine may be reached without TLS."""
     draft_length: int | None = Field(default=None, ge=1, le=64)
     """Tokens a round of policy `sync`; None: 4."""
+    draft_survival: float = Field(default=LEAST_SURVIVAL, ge=0, le=1)
+    """Drafting pauses when the next token's chance to become output is lower."""
     privacy: Mode = "full"
     redact_names: bool = True
     """In privacy mode `redacted`: names and addresses too, by their cues."""

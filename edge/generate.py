@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from edge.pacing import LEAST_SURVIVAL
 from edge.protocol.frames import Message, Policy, Privacy, Sampling
 
 
@@ -29,5 +30,7 @@ class Generate(Struct, frozen=True, kw_only=True):
     """False: cloud-only, over the same socket."""
     draft_length: int | None = None
     """γ, tokens a round, of policy `sync`."""
+    least_survival: float = LEAST_SURVIVAL
+    """Drafting pauses when the next token's chance to become output is lower, 0 to 1. `sync` drafts whole rounds."""
     privacy: Privacy = "full"
     logprobs: int | None = None

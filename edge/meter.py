@@ -43,8 +43,13 @@ class Meter:
             self._step.add(step_s)
 
     def measured(self, rtt_s: float | None) -> Measured:
-        """What pacing goes by: the recent past."""
-        return Measured(rtt_s, self._draft.recent.value, self._step.recent.value, self._rate.value)
+        """What pacing goes by: the recent past. Not α: the run watches the survival of each draft."""
+        return Measured(rtt_s, self._draft.recent.value, self._step.recent.value)
+
+    @property
+    def acceptance_rate(self) -> float:
+        """α of the recent past."""
+        return self._rate.value
 
     def figures(self, usage: Usage, traffic: Traffic) -> Figures:
         return self._arrivals.figures(

@@ -20,6 +20,7 @@ from edge.drafters.base import Drafter
 from edge.drafters.ngram import NgramDrafter
 from edge.errors import EdgeError
 from edge.generate import Generate
+from edge.pacing import LEAST_SURVIVAL
 from edge.power import look
 from edge.privacy import DisclosureLog, Recorder
 from edge.protocol.frames import Message, ModelInfo, Policy, Privacy, Sampling
@@ -79,6 +80,7 @@ class HybridRoute:
         policy: Policy | None,
         coupled: bool,
         draft_length: int | None = None,
+        least_survival: float = LEAST_SURVIVAL,
         privacy: Privacy = "full",
     ) -> None:
         self._runtime = runtime
@@ -88,6 +90,7 @@ class HybridRoute:
         self._policy = policy
         self._coupled = coupled
         self._draft_length = draft_length
+        self._least_survival = least_survival
         self._privacy: Privacy = privacy
         drafter = runtime.drafter
         by = f"drafted here by {drafter.name}" if drafter is not None else "without drafts"
@@ -103,6 +106,7 @@ class HybridRoute:
             policy=self._policy,
             coupled=self._coupled,
             draft_length=self._draft_length,
+            least_survival=self._least_survival,
             privacy=self._privacy,
         )
         try:
@@ -143,6 +147,7 @@ async def open_hybrid(
                 policy=settings.policy,
                 coupled=settings.draft_sampling == "coupled",
                 draft_length=settings.draft_length,
+                least_survival=settings.draft_survival,
                 privacy="full" if settings.privacy == "local" else settings.privacy,
             )
 

@@ -23,6 +23,7 @@ from collections.abc import Callable
 from functools import partial
 
 from edge.budget import Budget
+from edge.confidence import Tail
 from edge.connection import Connection
 from edge.drafters.base import Drafter, Proposal
 from edge.events import Committed, Drafted, Ended, Event, RolledBack
@@ -77,6 +78,7 @@ class Run:
         self._desk = None if drafter is None else Desk(drafter, clock)
         self._drafting: asyncio.Task[None] | None = None
         self._turn = 1
+        self._tail = Tail()
         self._context = 0
         self._valid: int | None = None
         """None: the drafter's cache agrees with ledger and tail."""
@@ -148,7 +150,14 @@ class Run:
         def deliver(proposals: list[Proposal], seconds: float) -> None:
             loop.call_soon_threadsafe(self._proposed, context, proposals, seconds)
 
-        dry = await self._worker.run(partial(desk.visit, mend, count, self._turn, go_on, deliver))
+        survival = self._tail.survival
+
+        def enough(confidence: float) -> bool:  # in the worker thread: the event loop hears of the proposal later
+            nonlocal survival
+            survival *= self._tail.calibration.chance(confidence)
+            return not self._promising(survival)
+
+        dry = await self._worker.run(partial(desk.visit, mend, count, self._turn, go_on, deliver, enough))
         if dry and context == self._context:
             self._exhausted = True
             self._flush()
@@ -177,10 +186,18 @@ class Run:
         session = self._session
         if self._exhausted or session.finish is not None or len(self._events) >= _UNREAD:
             return 0
+        if not self._promising(self._tail.survival):
+            return 0
         room = session.ahead - len(session.tail)
         if self._request.max_tokens is not None:
             room = min(room, self._request.max_tokens - session.end)
         return max(0, min(room, max(_VISIT, self._turn)))
+
+    def _promising(self, survival: float) -> bool:
+        """Whether a token is worth drafting behind a tail that survives with this chance."""
+        if self._request.policy == "sync" or survival == 1:
+            return True
+        return survival * self._meter.acceptance_rate >= self._request.least_survival
 
     def _take_mend(self) -> Mend | None:
         keep, self._valid = self._valid, None
@@ -196,6 +213,7 @@ class Run:
         start, tokens = self._session.end, list[int]()
         for proposal in proposals:
             self._session.draft(proposal.token)
+            self._tail.draft(proposal.confidence)
             tokens.append(proposal.token)
             if proposal.token in self._ends:  # nothing can follow; if it is wrong, a commit says so
                 self._exhausted = True
@@ -225,6 +243,7 @@ class Run:
             self._transcript.add((), (), self._session.head, frame)
             return
         contradicted = bool(change.rolled_back)
+        self._tail.commit(change.agreed, contradicted=contradicted, cleared=bool(change.feed))
         self._meter.committed(now, len(new), change.agreed, contradicted, frame.step_us / 1e6)
         if change.feed:
             self._context += 1
@@ -274,6 +293,7 @@ class Run:
             self._request.policy or "eager",
             bound=min(limits.held_tokens, limits.draft_tokens),
             draft_length=self._request.draft_length,
+            least_survival=self._request.least_survival,
         )
         self._session.limit, self._session.block, self._turn = chosen.window, chosen.block, chosen.turn
 

@@ -92,11 +92,13 @@ class Desk:
         turn: int,
         go_on: Callable[[], bool],
         deliver: Callable[[list[Proposal], float], None],
+        enough: Callable[[float], bool] = lambda confidence: False,
     ) -> bool:
         """Mend the cache, then propose up to `count` tokens. True: the drafter is out of ideas.
 
         Each `turn` of them is delivered as it comes, with the seconds that each took; drafting doesn't wait for what is
         made of them. Another turn begins while `go_on()`; the first always does, so that several streams all get on.
+        The visit ends behind a proposal of whose confidence `enough` says that nothing behind it is worth drafting.
         """
         continuation = self._continuation
         if continuation is None:
@@ -105,17 +107,20 @@ class Desk:
         if mend is not None:
             continuation.rollback(mend.keep)
             continuation.feed(mend.feed)
+        over = False
         while True:
             proposals: list[Proposal] = []
             while len(proposals) < min(turn, count) and (proposal := continuation.propose()) is not None:
                 proposals.append(proposal)
+                if over := enough(proposal.confidence):
+                    break
             count -= len(proposals)
             now = self._clock()
             if proposals:
                 deliver(proposals, (now - began) / len(proposals))
-            if len(proposals) < turn and count:
+            if len(proposals) < turn and count and not over:
                 return True
-            if not count or not go_on():
+            if over or not count or not go_on():
                 return False
             began = now
 

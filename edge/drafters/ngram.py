@@ -1,5 +1,8 @@
 """Drafts without a model: what followed the last time that the text read like this (prompt lookup decoding).
 
+The longer two texts have run in parallel, the likelier they go on: behind a match of l tokens, n more hold with a
+chance of about l/(l + n). A draft that goes on where the last one came from is one token deeper in the same match.
+
 Good where output repeats its input: code edits, summaries, extraction, chat about a document. Costs microseconds and no
 memory to speak of, and its drafts are in the target's ids by construction, so any device can do it, in any vocabulary.
 """
@@ -43,7 +46,7 @@ class NgramDrafter:
 
 
 class NgramContinuation:
-    """Its proposals depend on the tokens so far alone. Each costs one look-up a length, however long the text."""
+    """Its tokens depend on the tokens so far alone. Each costs one look-up a length, however long the text."""
 
     def __init__(self, tokens: Sequence[int], prompt_length: int, lengths: range) -> None:
         self._tokens: list[int] = []
@@ -51,18 +54,27 @@ class NgramContinuation:
         self._lengths = lengths
         self._index: dict[Gram, list[int]] = {}
         """For each gram the positions right behind its occurrences, ascending: the last may be the end of the text."""
+        self._source = -1
+        """Where the run that is being copied goes on, and how long the match is."""
+        self._matched = 0
         self.feed(tokens)
 
     def propose(self) -> Proposal | None:
         for length in self._lengths:
             places = self._index.get(tuple(self._tokens[-length:]), ()) if len(self._tokens) >= length else ()
             if len(places) > 1:  # the last one is the end itself
-                token = self._tokens[places[-2]]
-                self._push(token)
-                return Proposal(token, length / (length + 1))
+                return self._copy(places[-2], length)
         return None
 
+    def _copy(self, place: int, length: int) -> Proposal:
+        self._matched = max(length, self._matched + 1) if place == self._source else length
+        self._source = place + 1
+        token = self._tokens[place]
+        self._push(token)
+        return Proposal(token, self._matched / (self._matched + 1))
+
     def rollback(self, length: int) -> None:
+        self._source = -1
         for _ in range(self._prompt_length + length, len(self._tokens)):
             self._pop()
 

@@ -21,7 +21,7 @@ def test_the_window_ends_where_drafts_hardly_survive() -> None:
         rate: pace(Measured(slow.rtt_s, slow.draft_s, slow.step_s, rate), "eager", bound=64).window
         for rate in (0.0, 0.5, 0.8, 1.0)
     }
-    assert deep == {0.0: 2, 0.5: 7, 0.8: 21, 1.0: 27}
+    assert deep == {0.0: 1, 0.5: 3, 0.8: 10, 1.0: 27}
 
 
 @given(rtt=SECONDS, draft=SECONDS, step=SECONDS, rate=RATES, bound=st.integers(1, 256))
@@ -32,6 +32,12 @@ def test_it_is_never_more_than_may_be_held_and_never_nothing(
         chosen = pace(Measured(rtt, draft, step, rate), policy, bound=bound)
         assert 1 <= chosen.block <= chosen.window <= bound
         assert 1 <= chosen.turn <= chosen.window
+
+
+def test_asking_for_more_survival_shortens_the_window() -> None:
+    measured = Measured(rtt_s=0.2, draft_s=0.01, step_s=0.03, acceptance_rate=0.8)
+    windows = [pace(measured, "eager", bound=64, least_survival=least).window for least in (0.0, 0.1, 0.4, 1.0)]
+    assert windows == [27, 10, 4, 1]
 
 
 def test_sync_sends_whole_rounds() -> None:

@@ -423,3 +423,45 @@ async def test_a_device_that_may_not_draft_still_gets_its_answer() -> None:
         events = await all_of(runtime.generate(REQUEST))
     assert [token.id for event in events if isinstance(event, Committed) for token in event.tokens] == [5, 6]
     assert drafter.lengths == [], "it was never asked for a draft"
+
+
+async def test_drafting_pauses_where_the_next_token_would_hardly_survive_and_goes_on_with_a_commit() -> None:
+    drafter = SteppedDrafter()
+    for token in (*range(40, 50), None):
+        drafter.answers.put(token)
+    came: list[int] = []
+
+    async def play(peer: Peer) -> None:
+        await peer.greet()
+        await peer.take(Open)
+        await peer.send(opened(0))
+        while len(came) < 4:
+            came.extend((await peer.take(Draft)).tokens)
+        assert drafter.answers.qsize() == 7  # it says one half of each: behind four, less than a tenth is left
+        await peer.send(Commit(0, 0, (40, 41, 42), drafted=3))
+        while len(came) < 6:
+            came.extend((await peer.take(Draft)).tokens)
+        await peer.send(finish(0, 3))
+
+    async with running(play, drafter, REQUEST) as events:
+        await all_of(events)
+    assert came[:6] == [40, 41, 42, 43, 44, 45]
+
+
+async def test_without_a_least_survival_drafting_goes_on_to_the_window() -> None:
+    drafter = SteppedDrafter()
+    for token in (*range(40, 60), None):
+        drafter.answers.put(token)
+    came: list[int] = []
+
+    async def play(peer: Peer) -> None:
+        await peer.greet()
+        await peer.take(Open)
+        await peer.send(opened(0, window=16))
+        while len(came) < 12:
+            came.extend((await peer.take(Draft)).tokens)
+        await peer.send(finish(0, 0))
+
+    async with running(play, drafter, Generate(prompt=(1,), max_tokens=1000, least_survival=0.0)) as events:
+        await all_of(events)
+    assert came[:12] == list(range(40, 52))

@@ -38,7 +38,8 @@ def test_one_stream_takes_what_a_simulation_of_another_make_says(alpha: float, r
     times = Times(0.010, 0.030, rtt_s)
     for policy in ("eager", "hold"):
         found, expected = alone(policy, alpha, rtt_s), simulate(pattern, times, policy)
-        assert found.itl_s == pytest.approx(expected.itl_s, rel=0.05)
+        # Pacing drafts less deep, and so has a token under way less often when it hears of a rejection.
+        assert 0.92 * expected.itl_s < found.itl_s < 1.05 * expected.itl_s
         assert found.steps / TOKENS == pytest.approx(expected.steps_per_token, rel=0.03)
     found, expected = alone("sync", alpha, rtt_s), simulate_sync(pattern, times, 6)
     assert found.itl_s == pytest.approx(expected.itl_s, rel=0.02)

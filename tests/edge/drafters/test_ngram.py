@@ -72,3 +72,18 @@ def test_nothing_to_propose_without_a_match() -> None:
 def test_refuses_lengths_that_cannot_be(longest: int, shortest: int) -> None:
     with pytest.raises(ValueError, match="must hold"):
         NgramDrafter(longest=longest, shortest=shortest)
+
+
+def test_the_chance_of_a_copied_run_falls_as_the_matchs_length_over_all_of_it() -> None:
+    text = [*range(10, 20), 1, *range(10, 14)]
+    continuation = NgramDrafter(longest=4).begin(text, GREEDY)
+    survival = 1.0
+    for n in range(1, 5):
+        proposal = continuation.propose()
+        assert proposal is not None
+        survival *= proposal.confidence
+        assert survival == pytest.approx(4 / (4 + n))
+    continuation.rollback(0)
+    again = continuation.propose()
+    assert again is not None
+    assert again.confidence == pytest.approx(4 / 5)
