@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.engine.base import Request
+from edge.openai.structured import matcher
 from edge.openai.text import OutputText
 from edge.openai.vocabulary import Vocabulary
 from edge.protocol.frames import Reason, TokenLogprob
@@ -32,7 +33,8 @@ class Output:
 
     def __init__(self, request: Request, vocabulary: Vocabulary, *, max_tokens: int) -> None:
         """`max_tokens`: of the output, when it is less than was asked for."""
-        self._sampler = Sampler(request.sampling, vocabulary.size, request.prompt)
+        constraint = matcher(request.sampling.grammar, vocabulary)
+        self._sampler = Sampler(request.sampling, vocabulary.size, request.prompt, constraint)
         self._vocabulary = vocabulary
         self._text = OutputText(request.stop)
         self._stop = bool(request.stop)

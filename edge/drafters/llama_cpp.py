@@ -27,10 +27,11 @@ from numpy.typing import NDArray
 
 from edge.drafters.base import Proposal
 from edge.llama import Context, ContextSettings, LlamaError, Model
+from edge.openai.structured import matcher
 from edge.openai.vocabulary import Vocabulary
 from edge.protocol.frames import Message, Sampling
 from edge.protocol.ledger import agreement
-from edge.protocol.sampling import Sampler
+from edge.protocol.sampling import NothingLeft, Sampler
 
 
 @dataclass(slots=True)
@@ -79,7 +80,9 @@ class LlamaCppDrafter:
     ) -> LlamaCppContinuation:
         # Top-1 still honours penalties and bias: they change what the target picks, whatever the noise.
         rule = sampling if coupled else replace(sampling, temperature=0.0)
-        sampler = Sampler(rule, self.vocabulary.size, prompt)
+        # Without its grammar a draft of JSON would miss wherever the model would rather write prose.
+        constraint = matcher(sampling.grammar, self.vocabulary)
+        sampler = Sampler(rule, self.vocabulary.size, prompt, constraint)
         return LlamaCppContinuation(self, sampler, prompt, committed)
 
     def close(self) -> None:
@@ -148,7 +151,10 @@ class LlamaCppContinuation:
         logits = None if self._seat is None else self._drafter.logits(self._seat, self._tokens)
         if logits is None:
             return None
-        token = self._sampler.pick(logits, output)
+        try:
+            token = self._sampler.pick(logits, output)
+        except NothingLeft:  # the output has left the grammar as this side knows it
+            return None
         confidence = probability(logits, token)
         self._append(token)
         return Proposal(token, confidence)

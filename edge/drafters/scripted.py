@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from edge.drafters.base import Proposal
+from edge.openai.structured import matcher
 from edge.openai.vocabulary import Vocabulary
 from edge.protocol.frames import Sampling
 from edge.protocol.sampling import Sampler
@@ -98,7 +99,8 @@ class ScriptedContinuation:
         self._until = until
         self._key = script.key(prompt)
         self._previous = prompt[-1]
-        self._sampler = Sampler(sampling, script.vocabulary.size, prompt)
+        constraint = matcher(sampling.grammar, script.vocabulary)
+        self._sampler = Sampler(sampling, script.vocabulary.size, prompt, constraint)
         self._output: list[int] = []
 
     def propose(self) -> Proposal | None:

@@ -1,54 +1,63 @@
-"""Requests of the OpenAI API to prompts and sampling; output tokens to responses and stream chunks. Pure.
+"""Bodies and chunks of /v1/chat/completions, and what the renderers of all endpoints have in common. Pure.
 
-Text is given out in whole characters and never a part of a stop string (text.py), so a chunk may hold the text of
-several tokens, or none of its own token's yet.
+A `Renderer` is fed the tokens of all choices. A streaming one gives server-sent events; the other collects and gives
+the whole body. Gateway and device drive both in the same way:
+
+    renderer.begin(); renderer.push(index, tokens, logprobs) …; renderer.finish(index, reason, kept_bytes); renderer.end(usages)
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import Any, Final, Protocol
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
-from edge.openai.schemas import ChatMessage, ChatRequest
-from edge.openai.text import OutputText
+from edge.openai.job import Job
+from edge.openai.output import ChoiceOutput, Collected, Part
+from edge.openai.schemas import ChatRequest
+from edge.openai.tool_calls import CallDelta
 from edge.openai.vocabulary import Vocabulary
-from edge.protocol.frames import Message, Reason, Sampling, TokenLogprob, Usage
+from edge.protocol.frames import Reason, TokenLogprob, Usage
 
 DONE: Final = b"data: [DONE]\n\n"
-T = TypeVar("T")
-
-_encode = msgspec.json.Encoder().encode
+encode: Final = msgspec.json.Encoder().encode
 
 
-def messages(chat: Sequence[ChatMessage]) -> tuple[Message, ...]:
-    """The conversation as the template takes it: `developer` is OpenAI's new name of `system`, which templates know."""
-    return tuple(Message("system" if m.role == "developer" else m.role, m.text) for m in chat)
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What an answer is called."""
+
+    id: str
+    created: int
+    """Seconds since 1970."""
+    model: str
 
 
-def sampling(chat: ChatRequest, *, seed: int, choice: int = 0) -> Sampling:
-    """The sampling rule's inputs. `seed` is used if the request has none; a negative one counts modulo 2^63."""
-    given = Sampling()
-    return Sampling(
-        temperature=_or(chat.temperature, given.temperature),
-        top_k=max(0, _or(chat.top_k, given.top_k)),  # -1 is vLLM's "all"
-        # The rule takes top_p > 0. Zero keeps the likeliest token alone, as any value below its probability does.
-        top_p=max(1e-9, _or(chat.top_p, given.top_p)),
-        min_p=_or(chat.min_p, given.min_p),
-        presence_penalty=_or(chat.presence_penalty, given.presence_penalty),
-        frequency_penalty=_or(chat.frequency_penalty, given.frequency_penalty),
-        repetition_penalty=_or(chat.repetition_penalty, given.repetition_penalty),
-        bias=tuple(sorted((chat.logit_bias or {}).items())),
-        seed=seed if chat.seed is None else chat.seed % 2**63,
-        choice=choice,
-    )
+class Renderer(Protocol):
+    """Turns the output of one request's generations into bytes to send; b"" where there is nothing to send."""
 
+    def begin(self) -> bytes:
+        """Before the first token."""
+        ...
 
-def _or(value: T | None, default: T) -> T:
-    return default if value is None else value
+    def push(self, index: int, tokens: Sequence[int], logprobs: Sequence[TokenLogprob]) -> bytes:
+        """Choice `index` (the job's place in its list) has grown."""
+        ...
+
+    def finish(self, index: int, reason: Reason, kept_bytes: int | None) -> bytes:
+        """Choice `index` is over. `reason`: `stop` or `length`; `kept_bytes`: where a stop string cut its text."""
+        ...
+
+    def end(self, usages: Sequence[Usage]) -> bytes:
+        """All choices are over; `usages` in their order. The rest of the stream, or the whole body."""
+        ...
+
+    def failed(self, error: Mapping[str, Any]) -> bytes:
+        """The stream can't go on. `error`: as in OpenAI's body, {"error": {…}}."""
+        ...
 
 
 class TopLogprob(Struct, frozen=True):
@@ -69,9 +78,22 @@ class Logprobs(Struct, frozen=True):
     refusal: None = None
 
 
+class FunctionDelta(Struct, frozen=True):
+    arguments: str
+    name: str | UnsetType = UNSET
+
+
+class ToolCallDelta(Struct, frozen=True):
+    index: int
+    function: FunctionDelta
+    id: str | UnsetType = UNSET
+    type: str | UnsetType = UNSET
+
+
 class Delta(Struct, frozen=True):
     role: str | UnsetType = UNSET
-    content: str | UnsetType = UNSET
+    content: str | UnsetType | None = UNSET
+    tool_calls: list[ToolCallDelta] | UnsetType = UNSET
 
 
 class ChunkChoice(Struct, frozen=True):
@@ -81,10 +103,24 @@ class ChunkChoice(Struct, frozen=True):
     finish_reason: str | None = None
 
 
+class PromptDetails(Struct, frozen=True):
+    cached_tokens: int = 0
+    audio_tokens: int = 0
+
+
+class CompletionDetails(Struct, frozen=True):
+    accepted_prediction_tokens: int
+    rejected_prediction_tokens: int
+    reasoning_tokens: int = 0
+    audio_tokens: int = 0
+
+
 class UsageBody(Struct, frozen=True):
     prompt_tokens: int
     completion_tokens: int
     total_tokens: int
+    completion_tokens_details: CompletionDetails
+    """Of drafts, whoever sent them: those that became output, and the others."""
 
 
 class Chunk(Struct, frozen=True):
@@ -96,8 +132,20 @@ class Chunk(Struct, frozen=True):
     object: str = "chat.completion.chunk"
 
 
+class FunctionCall(Struct, frozen=True):
+    name: str
+    arguments: str
+
+
+class ToolCallBody(Struct, frozen=True):
+    id: str
+    function: FunctionCall
+    type: str = "function"
+
+
 class AnswerMessage(Struct, frozen=True):
-    content: str
+    content: str | None
+    tool_calls: list[ToolCallBody] | UnsetType = UNSET
     role: str = "assistant"
     refusal: None = None
 
@@ -118,86 +166,156 @@ class Completion(Struct, frozen=True):
     object: str = "chat.completion"
 
 
-class ChoiceText:
-    """One choice's output, token by token."""
+class ChatStream:
+    """A streamed answer."""
 
     def __init__(
-        self, vocabulary: Vocabulary, *, stop: Sequence[str] = (), min_tokens: int = 0, logprobs: bool = False
+        self, identity: Identity, jobs: Sequence[Job], vocabulary: Vocabulary, *, include_usage: bool = False
     ) -> None:
+        self._identity = identity
         self._vocabulary = vocabulary
-        self._text = OutputText(stop)
-        self._min_tokens = min_tokens
-        self._with_logprobs = logprobs
-        self._length = 0
+        self._outputs = [ChoiceOutput(job, vocabulary) for job in jobs]
+        self._with_logprobs = [job.logprobs is not None for job in jobs]
+        self._include_usage = include_usage
 
-    def push(self, tokens: Sequence[int]) -> str:
-        """Text that can be shown once these tokens are out."""
-        for token in tokens:
-            self._length += 1
-            self._text.push(self._vocabulary.piece(token), stoppable=self._length >= self._min_tokens)
-        return self._text.take()
-
-    def finish(self, kept_bytes: int | None) -> str:
-        """The rest of the text: what was withheld, up to the cut that the engine made."""
-        if kept_bytes is not None:
-            self._text.cut(kept_bytes)
-        return self._text.take(final=True)
-
-    def logprobs(self, entries: Sequence[TokenLogprob]) -> Logprobs | None:
-        if not self._with_logprobs:
-            return None
-        return Logprobs(
-            [
-                ContentLogprob(
-                    *self._named(entry.token, entry.logprob),
-                    [TopLogprob(*self._named(token, logprob)) for token, logprob in entry.top],
-                )
-                for entry in entries
-            ]
+    def begin(self) -> bytes:
+        # Where tools may be called the first delta has no content: clients would show an empty answer before the call.
+        return b"".join(
+            self._event(ChunkChoice(index, Delta(role="assistant", content="")))
+            for index in range(len(self._outputs))
         )
 
-    def _named(self, token: int, logprob: float) -> tuple[str, float, list[int]]:
-        piece = self._vocabulary.piece(token)
-        # OpenAI's clients know of no -Infinity in JSON; -9999 is what its API sends for "next to never".
-        return piece.decode(errors="replace"), max(-9999.0, logprob), list(piece)
+    def push(self, index: int, tokens: Sequence[int], logprobs: Sequence[TokenLogprob]) -> bytes:
+        return self._part(index, self._outputs[index].push(tokens, logprobs))
 
+    def finish(self, index: int, reason: Reason, kept_bytes: int | None) -> bytes:
+        output = self._outputs[index]
+        last = self._part(index, output.finish(kept_bytes))
+        return last + self._event(ChunkChoice(index, Delta(), finish_reason=output.reason(reason)))
 
-@dataclass(frozen=True, slots=True)
-class StreamRenderer:
-    """Server-sent events of one response, as bytes."""
+    def end(self, usages: Sequence[Usage]) -> bytes:
+        if not self._include_usage:
+            return DONE
+        name = self._identity
+        return sse(encode(Chunk(name.id, name.created, name.model, [], total(usages)))) + DONE
 
-    id: str
-    created: int
-    model: str
-    include_usage: bool = False
+    def failed(self, error: Mapping[str, Any]) -> bytes:
+        return sse(encode(error))
 
-    def begin(self, index: int) -> bytes:
-        return self._event([ChunkChoice(index, Delta(role="assistant", content=""))])
+    def _part(self, index: int, part: Part) -> bytes:
+        events = b""
+        if part.text or part.logprobs:
+            logprobs = named_logprobs(part.logprobs, self._vocabulary) if self._with_logprobs[index] else None
+            events += self._event(ChunkChoice(index, Delta(content=part.text), logprobs))
+        if part.calls:
+            calls = [self._call(index, call) for call in part.calls]
+            events += self._event(ChunkChoice(index, Delta(tool_calls=calls)))
+        return events
 
-    def text(self, index: int, text: str, logprobs: Logprobs | None = None) -> bytes:
-        return self._event([ChunkChoice(index, Delta(content=text), logprobs)])
+    def _call(self, index: int, call: CallDelta) -> ToolCallDelta:
+        if call.name is None:
+            return ToolCallDelta(call.index, FunctionDelta(call.arguments))
+        function = FunctionDelta(call.arguments, call.name)
+        return ToolCallDelta(call.index, function, call_id(self._identity.id, index, call.index), "function")
 
-    def finish(self, index: int, reason: Reason) -> bytes:
-        return self._event([ChunkChoice(index, Delta(), finish_reason=reason)])
-
-    def usage(self, usages: Sequence[Usage]) -> bytes:
-        return _sse(_encode(Chunk(self.id, self.created, self.model, [], total(usages))))
-
-    def _event(self, choices: list[ChunkChoice]) -> bytes:
+    def _event(self, choice: ChunkChoice) -> bytes:
+        name = self._identity
         # OpenAI's API says usage: null in the other chunks when usage was asked for, and leaves it out otherwise.
-        return _sse(_encode(Chunk(self.id, self.created, self.model, choices, None if self.include_usage else UNSET)))
+        usage = None if self._include_usage else UNSET
+        return sse(encode(Chunk(name.id, name.created, name.model, [choice], usage)))
 
 
-def _sse(data: bytes) -> bytes:
+class Collecting:
+    """What a whole answer needs of its choices, for a renderer whose `end` makes the body of them."""
+
+    def __init__(self, jobs: Sequence[Job], vocabulary: Vocabulary) -> None:
+        self.vocabulary = vocabulary
+        self._outputs = [ChoiceOutput(job, vocabulary) for job in jobs]
+        self.choices = [Collected() for _ in jobs]
+
+    def begin(self) -> bytes:
+        return b""
+
+    def push(self, index: int, tokens: Sequence[int], logprobs: Sequence[TokenLogprob]) -> bytes:
+        self.choices[index].add(self._outputs[index].push(tokens, logprobs))
+        return b""
+
+    def finish(self, index: int, reason: Reason, kept_bytes: int | None) -> bytes:
+        output, choice = self._outputs[index], self.choices[index]
+        choice.add(output.finish(kept_bytes))
+        choice.reason = output.reason(reason)
+        return b""
+
+    def failed(self, error: Mapping[str, Any]) -> bytes:
+        return encode(error)
+
+
+class ChatBody(Collecting):
+    """An answer in one piece."""
+
+    def __init__(self, identity: Identity, jobs: Sequence[Job], vocabulary: Vocabulary) -> None:
+        super().__init__(jobs, vocabulary)
+        self._identity = identity
+        self._with_logprobs = [job.logprobs is not None for job in jobs]
+
+    def end(self, usages: Sequence[Usage]) -> bytes:
+        name = self._identity
+        choices = [self._choice(index, choice) for index, choice in enumerate(self.choices)]
+        return encode(Completion(name.id, name.created, name.model, choices, total(usages)))
+
+    def _choice(self, index: int, choice: Collected) -> Choice:
+        calls = [
+            ToolCallBody(call_id(self._identity.id, index, at), FunctionCall(call.name, call.arguments))
+            for at, call in enumerate(choice.calls)
+        ]
+        message = AnswerMessage(choice.text or None if calls else choice.text, calls or UNSET)
+        logprobs = named_logprobs(choice.logprobs, self.vocabulary) if self._with_logprobs[index] else None
+        return Choice(index, message, choice.reason, logprobs)
+
+
+def chat_renderer(
+    chat: ChatRequest, jobs: Sequence[Job], vocabulary: Vocabulary, *, id: str, created: int  # noqa: A002
+) -> Renderer:
+    """The renderer that a request asks for: streaming or not."""
+    identity = Identity(id, created, chat.model)
+    if not chat.stream:
+        return ChatBody(identity, jobs, vocabulary)
+    usage = chat.stream_options is not None and chat.stream_options.include_usage
+    return ChatStream(identity, jobs, vocabulary, include_usage=usage)
+
+
+def call_id(answer: str, choice: int, call: int) -> str:
+    """The id by which a client says whose result it sends. A function of the answer's, so that both forms agree."""
+    return f"call_{answer.rpartition('-')[2].rpartition('_')[2]}{choice:x}{call:02x}"
+
+
+def named_logprobs(entries: Sequence[TokenLogprob], vocabulary: Vocabulary) -> Logprobs:
+    return Logprobs(
+        [
+            ContentLogprob(
+                *_named(vocabulary, entry.token, entry.logprob),
+                [TopLogprob(*_named(vocabulary, token, logprob)) for token, logprob in entry.top],
+            )
+            for entry in entries
+        ]
+    )
+
+
+def _named(vocabulary: Vocabulary, token: int, logprob: float) -> tuple[str, float, list[int]]:
+    piece = vocabulary.piece(token)
+    # OpenAI's clients know of no -Infinity in JSON; -9999 is what its API sends for "next to never".
+    return piece.decode(errors="replace"), max(-9999.0, logprob), list(piece)
+
+
+def sse(data: bytes) -> bytes:
     return b"data: " + data + b"\n\n"
 
 
-def completion(id: str, created: int, model: str, choices: list[Choice], usages: Sequence[Usage]) -> bytes:  # noqa: A002
-    return _encode(Completion(id, created, model, choices, total(usages)))
-
-
-def total(usages: Sequence[Usage]) -> UsageBody:
-    """Usage of all choices together. They share a prompt, which counts once, as in OpenAI's API."""
-    prompt = usages[0].prompt if usages else 0
+def total(usages: Sequence[Usage], *, prompts: int = 1) -> UsageBody:
+    """Usage of all choices together. Choices of one prompt share it: it counts once, as in OpenAI's API."""
+    choices = max(1, len(usages) // prompts)
+    prompt = sum(usage.prompt for usage in usages[::choices])
     output = sum(usage.completion for usage in usages)
-    return UsageBody(prompt, output, prompt + output)
+    accepted = sum(usage.accepted + usage.matched for usage in usages)
+    drafted = sum(usage.drafted for usage in usages)
+    return UsageBody(prompt, output, prompt + output, CompletionDetails(accepted, max(0, drafted - accepted)))

@@ -24,6 +24,11 @@ class OutputText:
         """Bytes pushed so far."""
         return self._taken_bytes + len(self._withheld)
 
+    @property
+    def taken_bytes(self) -> int:
+        """Bytes given out so far."""
+        return self._taken_bytes
+
     def push(self, piece: bytes, *, stoppable: bool = True) -> bool:
         """Add a token's bytes. True when they complete a stop string: the text ends before it, whatever follows.
 

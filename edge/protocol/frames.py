@@ -70,6 +70,14 @@ class Message(Struct, frozen=True, omit_defaults=True):
     content: str
 
 
+class Grammar(Struct, frozen=True):
+    """Which outputs are allowed at all. Part of the sampling rule (its mask), so both sides apply the same one."""
+
+    kind: Literal["json_schema", "lark"]
+    source: str
+    """The schema as JSON text, or a grammar in llguidance's dialect of Lark."""
+
+
 class Sampling(Struct, frozen=True, omit_defaults=True):
     """How the target picks each token (docs/sampling.md). The defaults are OpenAI's: temperature 1, no filter."""
 
@@ -86,6 +94,8 @@ class Sampling(Struct, frozen=True, omit_defaults=True):
     """None: the cloud draws one and tells it in `opened`. JavaScript clients keep it below 2^53."""
     choice: Annotated[int, Meta(ge=0, lt=2**31)] = 0
     """Which of `n` choices this stream is: an input to the noise, so that choices differ under one seed."""
+    grammar: Grammar | None = None
+    """None: any text."""
 
     def __post_init__(self) -> None:
         if not all(math.isfinite(value) for _, value in self.bias):  # MessagePack can carry them, JSON can't

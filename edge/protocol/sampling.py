@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,15 +38,34 @@ class NothingLeft(ValueError):
     """The mask, or logits that are no numbers, left no token to pick."""
 
 
+class Constraint(Protocol):
+    """What a grammar allows, at the end of the output so far (edge/openai/structured.py)."""
+
+    def allowed(self) -> Mask:
+        """The tokens that may come next, bool, (V,)."""
+        ...
+
+    def push(self, token: int) -> None: ...
+
+    def pop(self, count: int) -> None: ...
+
+
 class Sampler:
     """Picks the tokens of one stream.
 
-    Holds no state but the counts that penalties need: without penalties every pick stands alone. `sampling.seed` must
+    Holds no state but what penalties and `constraint` need: without them every pick stands alone. `sampling.seed` must
     be set unless the temperature is 0. Raises ValueError for a missing seed, and for a bias or prompt outside the
     vocabulary.
     """
 
-    def __init__(self, sampling: Sampling, vocabulary: int, prompt: Sequence[int] = ()) -> None:
+    def __init__(
+        self,
+        sampling: Sampling,
+        vocabulary: int,
+        prompt: Sequence[int] = (),
+        constraint: Constraint | None = None,
+    ) -> None:
+        """`constraint`: what `sampling.grammar` allows; at the beginning of its output."""
         if sampling.temperature > 0 and sampling.seed is None:
             raise ValueError("a seed is needed to sample at a temperature above 0")
         check_bias(sampling, vocabulary)
@@ -55,26 +74,32 @@ class Sampler:
         self.sampling = sampling
         self.vocabulary = vocabulary
         self._penalties = Penalties(sampling, vocabulary, prompt) if Penalties.needed(sampling) else None
+        self._constraint = constraint
         self._grid = np.empty((0, vocabulary))
         self._grid_start = 0
 
     def push(self, token: int) -> None:
-        """Count a token of the output. Only penalties look at it."""
+        """Count a token of the output. Only penalties and a grammar look at it."""
         if self._penalties:
             self._penalties.push(token)
+        if self._constraint:
+            self._constraint.push(token)
 
     def pop(self, count: int) -> None:
         """Take back the last `count` output tokens."""
         if self._penalties:
             self._penalties.pop(count)
+        if self._constraint:
+            self._constraint.pop(count)
 
     def pick(self, logits: Logits, position: int, allowed: Mask | None = None) -> int:
         """The token at an output position.
 
-        `logits`: float32, (V,), unchanged by this. `allowed`: bool, (V,), the tokens that a grammar permits. Raises
-        NothingLeft, and ValueError for a row of another length.
+        `logits`: float32, (V,), unchanged by this. `allowed`: bool, (V,), the tokens that are permitted, of those that the
+        constraint allows. Raises NothingLeft, and ValueError for a row of another length.
         """
         rule = self.sampling
+        allowed = self._constrained(allowed)
         if rule.temperature == 0 and self._penalties is None and len(logits) == self.vocabulary:
             token = int(logits.argmax())  # the first of all is the first of the allowed ones, if it is one of them
             if math.isfinite(logits[token]) and (allowed is None or allowed[token]):
@@ -91,7 +116,7 @@ class Sampler:
         """All that `pick` decides between, from a full ranking: some ms. Same arguments, same errors."""
         rule = self.sampling
         with np.errstate(over="ignore", invalid="ignore"):
-            row = self._row(logits, allowed)
+            row = self._row(logits, self._constrained(allowed))
             ids, values = row.ranked(np.float32(-np.inf))
             distances = (values - row.top) / (rule.temperature or 1.0)
             added = self._noise(position, ids) if rule.temperature else np.zeros(len(ids))
@@ -109,6 +134,12 @@ class Sampler:
         listed = tuple((int(i), float(value - normaliser)) for i, value in zip(ids, values, strict=True))
         own = float(row.plain[token])
         return TokenLogprob(token, own - normaliser if own > -math.inf else -9999.0, listed)
+
+    def _constrained(self, allowed: Mask | None) -> Mask | None:
+        if self._constraint is None:
+            return allowed
+        mask = self._constraint.allowed()
+        return mask if allowed is None else mask & allowed
 
     def _checked(self, logits: Logits) -> Logits:
         if logits.shape != (self.vocabulary,):
