@@ -1,10 +1,7 @@
 """What an HTTP client can be told went wrong, in OpenAI's shape: {"error": {"message", "type", "param", "code"}}.
 
     GatewayError                       status, type, code; `param` names the field of the request
-    ├── BadRequest                 400 invalid_request_error   a field that can't be honoured
-    │   ├── UnsupportedParameter   400                         a field that this gateway knows and doesn't do
-    │   ├── UnknownParameter       400                         a field that nobody knows
-    │   └── ContextTooLong         400 context_length_exceeded
+    ├── BadRequest                 400 invalid_request_error   a field that can't be honoured; edge/openai/errors.py
     ├── InvalidKey                 401 invalid_request_error, as OpenAI has it
     ├── Forbidden                  403
     ├── NotFound                   404
@@ -22,8 +19,6 @@ Errors of the wire protocol are `edge.protocol.errors`; those that the engine ra
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
 from math import ceil
 from typing import Any
 
@@ -32,7 +27,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
 
-from edge.openai.schemas import Unsupported
+from edge.openai.errors import Rejected, rejected
 from edge.protocol import errors as protocol
 
 
@@ -60,18 +55,6 @@ class BadRequest(GatewayError):
     status = 400
     type = "invalid_request_error"
     code = "invalid_value"
-
-
-class UnsupportedParameter(BadRequest):
-    code = "unsupported_parameter"
-
-
-class UnknownParameter(BadRequest):
-    code = "unknown_parameter"
-
-
-class ContextTooLong(BadRequest):
-    code = "context_length_exceeded"
 
 
 class InvalidKey(GatewayError):
@@ -145,6 +128,13 @@ def from_protocol(error: protocol.ProtocolError) -> GatewayError:
     return BadRequest(error.message)
 
 
+def from_rejected(error: Rejected) -> GatewayError:
+    """A field of a request that can't be honoured."""
+    known = BadRequest(error.message, param=error.param)
+    known.code = error.code
+    return known
+
+
 def from_http(error: HTTPException) -> GatewayError:
     """A client's mistake that the framework found."""
     if error.status_code == 404:
@@ -152,33 +142,6 @@ def from_http(error: HTTPException) -> GatewayError:
     known = BodyTooLarge(str(error.detail)) if error.status_code == 413 else BadRequest(f"{error.detail}.")
     known.status = error.status_code
     return known
-
-
-def from_validation(error: RequestValidationError) -> GatewayError:
-    """The first fault that pydantic found, by its field's name as the client wrote it."""
-    first: Mapping[str, Any] = error.errors()[0]
-    param = _name(first["loc"])
-    if first["type"] == "json_invalid":
-        return BadRequest("The body is not JSON.")
-    if not param:  # the model as a whole: fields that don't go together
-        return BadRequest(f"Invalid body: {first['msg'].removeprefix('Value error, ')}.")
-    if first["type"] == "extra_forbidden":
-        return UnknownParameter(f"Unknown parameter: '{param}'.", param=param)
-    cause = first.get("ctx", {}).get("error")
-    if isinstance(cause, Unsupported):
-        return UnsupportedParameter(f"'{param}' is not supported: {cause}.", param=param)
-    return BadRequest(f"Invalid '{param}': {first['msg'].removeprefix('Value error, ')}.", param=param)
-
-
-def _name(location: tuple[int | str, ...]) -> str:
-    """('body', 'messages', 0, 'content') → messages[0].content; the names of a union's members are left out."""
-    name = ""
-    for part in location[1:]:
-        if isinstance(part, int):
-            name += f"[{part}]"
-        elif re.fullmatch(r"[a-z_][a-z0-9_]*", part) and not part.startswith("function-"):
-            name += f".{part}" if name else part
-    return name
 
 
 def install(app: FastAPI) -> None:
@@ -191,7 +154,7 @@ def install(app: FastAPI) -> None:
             request.app.state.gateway.metrics.note(request.url.path, known.code or known.type)
         return JSONResponse(known.body(), status_code=known.status, headers=known.headers())
 
-    for kind in (GatewayError, protocol.ProtocolError, RequestValidationError, HTTPException, Exception):
+    for kind in (GatewayError, protocol.ProtocolError, RequestValidationError, Rejected, HTTPException, Exception):
         app.add_exception_handler(kind, handle)
 
 
@@ -200,8 +163,10 @@ def translate(error: Exception) -> GatewayError:
         return error
     if isinstance(error, protocol.ProtocolError):
         return from_protocol(error)
+    if isinstance(error, Rejected):
+        return from_rejected(error)
     if isinstance(error, RequestValidationError):
-        return from_validation(error)
+        return from_rejected(rejected(error.errors(), skip=1))
     if isinstance(error, HTTPException) and error.status_code < 500:
         return from_http(error)
     return Internal("The gateway failed. Its log says why.")

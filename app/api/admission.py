@@ -8,54 +8,41 @@ from math import isfinite
 import msgspec
 
 from app.engine.base import Engine, Request
-from app.errors import BadRequest, ContextTooLong
 from app.tenants.terms import TenantId, Terms
-from edge.openai import render
-from edge.openai.schemas import MAX_STOP_CHARACTERS, MAX_STOPS, ChatRequest
+from edge.openai import structured
+from edge.openai.job import Job
+from edge.openai.schemas import MAX_STOP_CHARACTERS, MAX_STOPS
 from edge.protocol.errors import InvalidRequest
 from edge.protocol.frames import Message, ModelInfo, Open, Policy, Sampling
 
 
-def chat_requests(
-    chat: ChatRequest,
-    prompt: Sequence[int],
-    model: ModelInfo,
-    tenant: TenantId,
-    *,
-    id: str,  # noqa: A002
-    seed: int,
-) -> list[Request]:
-    """One request for each of the `n` choices. Raises ContextTooLong or BadRequest."""
-    room = model.context - len(prompt)
-    if room < 1:
-        raise ContextTooLong(
-            f"The prompt has {len(prompt)} tokens; the model's context holds {model.context}, answer included.",
-            param="messages",
-        )
-    if any(token >= model.vocabulary for token in chat.logit_bias or ()):
-        raise BadRequest(f"Token ids of this model are below {model.vocabulary}.", param="logit_bias")
-    # A limit past the context's end is no error: the answer ends there with `length`, as it would at the limit.
-    max_tokens = min(room, chat.limit or room)
-    if (chat.min_tokens or 0) > max_tokens:
-        raise BadRequest(f"min_tokens is above the {max_tokens} tokens that the answer may have.", param="min_tokens")
+def job_requests(jobs: Sequence[Job], tenant: TenantId, *, id: str) -> list[Request]:  # noqa: A002
+    """What the engine takes, of jobs that were checked when they were made."""
     return [
         Request(
-            id=f"{id}-{choice}",
+            id=f"{id}-{index}",
             tenant=tenant.id,
             weight=tenant.terms.weight,
-            prompt=tuple(prompt),
-            sampling=render.sampling(chat, seed=seed, choice=choice),
-            max_tokens=max_tokens,
-            min_tokens=chat.min_tokens or 0,
-            stop=chat.stops,
-            logprobs=(chat.top_logprobs or 0) if chat.logprobs else None,
+            prompt=job.prompt,
+            sampling=job.sampling,
+            max_tokens=job.max_tokens,
+            min_tokens=job.min_tokens,
+            stop=job.stop,
+            logprobs=job.logprobs,
         )
-        for choice in range(chat.n or 1)
+        for index, job in enumerate(jobs)
     ]
 
 
 def templated(frame: Open, engine: Engine) -> tuple[int, ...]:
-    """The prompt's ids; tokenises `messages` if that is what was sent (slow: call it in a thread). InvalidRequest."""
+    """The prompt's ids; tokenises `messages` if that is what was sent, and tries the grammar (slow: call it in a
+    thread). Raises InvalidRequest.
+    """
+    if frame.sampling.grammar is not None:
+        try:
+            structured.check(frame.sampling.grammar, engine.vocabulary)
+        except ValueError as error:
+            raise InvalidRequest(f"sampling.grammar: {error}", stream=frame.stream) from error
     if bool(frame.prompt) == bool(frame.messages):
         raise InvalidRequest("send either prompt or messages", stream=frame.stream)
     if frame.prompt:

@@ -107,17 +107,24 @@ def completion_jobs(request: CompletionRequest, vocabulary: Vocabulary, *, conte
 
 def prompts(request: CompletionRequest, vocabulary: Vocabulary) -> list[tuple[int, ...]]:
     """The prompts of a completion in token ids. Raises Rejected."""
-    given = request.prompt
-    several = isinstance(given, list) and not isinstance(given[0], int)
     found = []
-    for item in given if several else [given]:
-        ids = tuple(vocabulary.encode(item)) if isinstance(item, str) else tuple(item)  # type: ignore[arg-type]
+    for item in _prompts(request):
+        ids = tuple(vocabulary.encode(item)) if isinstance(item, str) else tuple(item)
         if not ids:
             raise Rejected("The prompt is empty.", "prompt")
         if max(ids) >= vocabulary.size:
             raise Rejected(f"Token ids of this model are below {vocabulary.size}.", "prompt")
         found.append(ids)
     return found
+
+
+def _prompts(request: CompletionRequest) -> Sequence[str | list[int]]:
+    """One prompt or several, each as text or in ids."""
+    given = request.prompt
+    if isinstance(given, str):
+        return [given]
+    ids = [item for item in given if isinstance(item, int)]
+    return [ids] if ids else [item for item in given if not isinstance(item, int)]
 
 
 def sampling(request: Generating, *, seed: int, choice: int = 0, grammar: Grammar | None = None) -> Sampling:

@@ -69,8 +69,6 @@ class Predictor:
         if len(last) < _ANCHOR:
             return None
         places = [
-            at + _ANCHOR
-            for at in range(len(self._prediction) - _ANCHOR)
-            if self._prediction[at : at + _ANCHOR] == last
+            at + _ANCHOR for at in range(len(self._prediction) - _ANCHOR) if self._prediction[at : at + _ANCHOR] == last
         ]
         return next((at for at in places if at > passed), places[0] if places else None)

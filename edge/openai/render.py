@@ -3,7 +3,7 @@
 A `Renderer` is fed the tokens of all choices. A streaming one gives server-sent events; the other collects and gives
 the whole body. Gateway and device drive both in the same way:
 
-    renderer.begin(); renderer.push(index, tokens, logprobs) …; renderer.finish(index, reason, kept_bytes); renderer.end(usages)
+    begin()   push(index, tokens, logprobs) …   finish(index, reason, kept_bytes) for each choice   end(usages)
 """
 
 from __future__ import annotations
@@ -103,11 +103,6 @@ class ChunkChoice(Struct, frozen=True):
     finish_reason: str | None = None
 
 
-class PromptDetails(Struct, frozen=True):
-    cached_tokens: int = 0
-    audio_tokens: int = 0
-
-
 class CompletionDetails(Struct, frozen=True):
     accepted_prediction_tokens: int
     rejected_prediction_tokens: int
@@ -179,10 +174,8 @@ class ChatStream:
         self._include_usage = include_usage
 
     def begin(self) -> bytes:
-        # Where tools may be called the first delta has no content: clients would show an empty answer before the call.
         return b"".join(
-            self._event(ChunkChoice(index, Delta(role="assistant", content="")))
-            for index in range(len(self._outputs))
+            self._event(ChunkChoice(index, Delta(role="assistant", content=""))) for index in range(len(self._outputs))
         )
 
     def push(self, index: int, tokens: Sequence[int], logprobs: Sequence[TokenLogprob]) -> bytes:
@@ -274,7 +267,12 @@ class ChatBody(Collecting):
 
 
 def chat_renderer(
-    chat: ChatRequest, jobs: Sequence[Job], vocabulary: Vocabulary, *, id: str, created: int  # noqa: A002
+    chat: ChatRequest,
+    jobs: Sequence[Job],
+    vocabulary: Vocabulary,
+    *,
+    id: str,  # noqa: A002
+    created: int,
 ) -> Renderer:
     """The renderer that a request asks for: streaming or not."""
     identity = Identity(id, created, chat.model)

@@ -64,8 +64,16 @@ class _Offsets:
 
 class CompletionStream:
     def __init__(
-        self, identity: Identity, jobs: Sequence[Job], vocabulary: Vocabulary, *, echo: bool, include_usage: bool, prompts: int
+        self,
+        identity: Identity,
+        jobs: Sequence[Job],
+        vocabulary: Vocabulary,
+        *,
+        echo: bool,
+        include_usage: bool,
+        prompts: int,
     ) -> None:
+        """`prompts`: how many of them the jobs belong to."""
         self._identity = identity
         self._outputs = [ChoiceOutput(job, vocabulary) for job in jobs]
         self._offsets = [_Offsets(vocabulary) if job.logprobs is not None else None for job in jobs]
@@ -130,7 +138,12 @@ class CompletionBody(Collecting):
 
 
 def completion_renderer(
-    request: CompletionRequest, jobs: Sequence[Job], vocabulary: Vocabulary, *, id: str, created: int  # noqa: A002
+    request: CompletionRequest,
+    jobs: Sequence[Job],
+    vocabulary: Vocabulary,
+    *,
+    id: str,  # noqa: A002
+    created: int,
 ) -> Renderer:
     """The renderer that a request asks for: streaming or not."""
     identity, echo = Identity(id, created, request.model), bool(request.echo)

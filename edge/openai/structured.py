@@ -1,7 +1,7 @@
 """Grammars by llguidance: which tokens may come next, as the mask that the sampling rule takes (DESIGN §4).
 
-A matcher follows one stream. The target's side only ever advances it, since what the rule picks is committed: a row of a
-rejected draft is never looked at. A drafter goes back with its drafts.
+A matcher follows one stream. The target's side only ever advances it, since what the rule picks is committed: a row
+of a rejected draft is never looked at. A drafter goes back with its drafts.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from weakref import WeakKeyDictionary
 
 import llguidance
 import numpy as np
+from llguidance import TokenizerWrapper
 from llguidance.numpy import allocate_token_bitmask, fill_next_token_bitmask
 from numpy.typing import NDArray
 
@@ -105,14 +106,14 @@ def _tokenizer(vocabulary: Vocabulary) -> llguidance.LLTokenizer:
     with _lock:
         found = _tokenizers.get(vocabulary)
         if found is None:
-            found = _tokenizers[vocabulary] = llguidance.LLTokenizer(_Tokens(vocabulary), vocabulary.size)
+            found = _tokenizers[vocabulary] = llguidance.LLTokenizer(
+                TokenizerWrapper(_Tokens(vocabulary)), vocabulary.size
+            )
         return found
 
 
 class _Tokens:
     """A vocabulary as the library wants to see one. Its attributes' names are the library's."""
-
-    is_tokenizer_wrapper = True
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         self._encode = vocabulary.encode
@@ -123,5 +124,5 @@ class _Tokens:
         self.tokens: Sequence[bytes] = [piece or b"\xff[%d]" % token for token, piece in enumerate(pieces)]
         self.special_token_ids = [token for token, piece in enumerate(pieces) if not piece]
 
-    def __call__(self, data: bytes | str) -> list[int]:
-        return self._encode(data.decode(errors="replace") if isinstance(data, bytes) else data)
+    def __call__(self, data: bytes) -> list[int]:
+        return self._encode(data.decode(errors="replace"))

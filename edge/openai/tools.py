@@ -46,8 +46,8 @@ HERMES: Final = ToolSyntax(
     closing="</tool_call>",
     result=("<tool_response>\n", "\n</tool_response>"),
     instructions=(
-        "# Tools\n\nThese functions can be called:\n<tools>\n{tools}\n</tools>\n\nTo call one, answer with its name and "
-        'its arguments as JSON:\n<tool_call>\n{{"name": "…", "arguments": {{…}}}}\n</tool_call>'
+        "# Tools\n\nThese functions can be called:\n<tools>\n{tools}\n</tools>\n\nTo call one, answer with its name "
+        'and its arguments as JSON:\n<tool_call>\n{{"name": "…", "arguments": {{…}}}}\n</tool_call>'
     ),
 )
 SYNTAXES: Final = {"hermes": HERMES}

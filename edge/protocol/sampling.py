@@ -95,8 +95,8 @@ class Sampler:
     def pick(self, logits: Logits, position: int, allowed: Mask | None = None) -> int:
         """The token at an output position.
 
-        `logits`: float32, (V,), unchanged by this. `allowed`: bool, (V,), the tokens that are permitted, of those that the
-        constraint allows. Raises NothingLeft, and ValueError for a row of another length.
+        `logits`: float32, (V,), unchanged by this. `allowed`: bool, (V,), the tokens that are permitted, of those that
+        the constraint allows. Raises NothingLeft, and ValueError for a row of another length.
         """
         rule = self.sampling
         allowed = self._constrained(allowed)

@@ -16,6 +16,7 @@ from app.tenants.repository import Repository, open_database
 from edge.protocol.frames import Message
 from tests.app.serving import MODEL, IsolatedSettings, Running, Steps, scripted, serving, until
 
+TOOL = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
 ASK: list[Any] = [{"role": "user", "content": "Say something."}]
 
 
@@ -137,8 +138,37 @@ async def test_developer_messages_and_text_parts_are_taken(running: Running, cli
 @pytest.mark.parametrize(
     ("change", "param", "code"),
     [
-        ({"tools": [{"type": "function", "function": {"name": "f"}}]}, "tools", "unsupported_parameter"),
-        ({"response_format": {"type": "json_object"}}, "response_format", "unsupported_parameter"),
+        ({"functions": [{"name": "f"}]}, "functions", "unsupported_parameter"),
+        ({"audio": {"voice": "x", "format": "wav"}}, "audio", "unsupported_parameter"),
+        ({"store": True}, "store", "unsupported_parameter"),
+        ({"response_format": {"type": "yaml"}}, "response_format", "invalid_value"),
+        (
+            {"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "blah"}}}},
+            "response_format",
+            "invalid_value",
+        ),
+        (
+            {"response_format": {"type": "json_schema", "json_schema": {"schema": {}}}},
+            "response_format.json_schema.name",
+            "invalid_value",
+        ),
+        ({"tool_choice": "required"}, "tool_choice", "invalid_value"),
+        (
+            {"tools": [TOOL], "tool_choice": {"type": "function", "function": {"name": "g"}}},
+            "tool_choice",
+            "invalid_value",
+        ),
+        ({"tools": [TOOL, TOOL]}, "tools", "invalid_value"),
+        ({"messages": [{"role": "tool", "content": "x"}]}, "messages[0]", "invalid_value"),
+        (
+            {"messages": [{"role": "user", "content": [{"type": "text"}]}]},
+            "messages[0].content[0].text",
+            "invalid_value",
+        ),
+        ({"messages": [{"role": "user", "content": [7]}]}, "messages[0].content[0]", "invalid_value"),
+        ({"messages": [{"role": "user", "content": "x", "name": "Ann"}]}, "messages[0].name", "unsupported_parameter"),
+        ({"max_completion_tokens": -1}, "max_completion_tokens", "invalid_value"),
+        ({"min_tokens": 9, "max_tokens": 5}, "min_tokens", "invalid_value"),
         ({"frobnicate": 1}, "frobnicate", "unknown_parameter"),
         ({"temperature": 9}, "temperature", "invalid_value"),
         ({"max_tokens": 0}, "max_tokens", "invalid_value"),
@@ -285,6 +315,7 @@ async def test_stopping_the_gateway_ends_answers_in_progress_and_writes_their_us
         lines = response.aiter_lines()
         while "content" not in await anext(lines):
             pass
+        await until(lambda: all(len(generation.ledger) for generation in running.gateway.answers))
         running.gateway.drain()
         rest = [line async for line in lines if line]
         assert json.loads(rest[-1].removeprefix("data: "))["error"]["code"] == "shutting_down"
@@ -294,3 +325,86 @@ async def test_stopping_the_gateway_ends_answers_in_progress_and_writes_their_us
     assert row.counts.requests == 1
     assert row.counts.completion >= 1
     await repository.close()
+
+
+CITY = {
+    "type": "object",
+    "properties": {"city": {"enum": ["Ulm", "Bonn"]}, "days": {"type": "integer", "minimum": 1, "maximum": 9}},
+    "required": ["city", "days"],
+    "additionalProperties": False,
+}
+WEATHER: Any = {"type": "function", "function": {"name": "weather", "parameters": CITY, "strict": True}}
+CITY_FORMAT: Any = {"type": "json_schema", "json_schema": {"name": "city", "schema": CITY, "strict": True}}
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_structured_output_matches_its_schema(client: openai.AsyncOpenAI, stream: bool) -> None:
+    for seed in range(4):
+        if stream:
+            chunks = await client.chat.completions.create(
+                model=MODEL, messages=ASK, seed=seed, response_format=CITY_FORMAT, stream=True
+            )
+            text = "".join([chunk.choices[0].delta.content or "" async for chunk in chunks])
+        else:
+            answer = await client.chat.completions.create(
+                model=MODEL, messages=ASK, seed=seed, response_format=CITY_FORMAT
+            )
+            assert answer.choices[0].finish_reason == "stop"
+            text = answer.choices[0].message.content or ""
+        value = json.loads(text)
+        assert set(value) == {"city", "days"}
+        assert value["city"] in ("Ulm", "Bonn")
+        assert 1 <= value["days"] <= 9
+
+
+@pytest.mark.parametrize("choice", ["required", {"type": "function", "function": {"name": "weather"}}])
+async def test_a_forced_call_is_whole_and_its_stream_says_the_same(client: openai.AsyncOpenAI, choice: Any) -> None:
+    async def ask(**fields: Any) -> Any:
+        return await client.chat.completions.create(
+            model=MODEL, messages=ASK, tools=[WEATHER], tool_choice=choice, parallel_tool_calls=False, seed=3, **fields
+        )
+
+    (whole,) = (await ask()).choices
+    assert whole.finish_reason == "tool_calls"
+    assert whole.message.content is None
+    (call,) = whole.message.tool_calls
+    assert call.function.name == "weather"
+    assert json.loads(call.function.arguments)["city"] in ("Ulm", "Bonn")
+    reasons, arguments = [], ""
+    async for chunk in await ask(stream=True):
+        reasons += [chunk.choices[0].finish_reason] if chunk.choices[0].finish_reason else []
+        for delta in chunk.choices[0].delta.tool_calls or ():
+            arguments += delta.function.arguments
+    assert (reasons, arguments) == (["tool_calls"], call.function.arguments)
+
+
+async def test_a_right_prediction_changes_nothing_but_the_number_of_steps(
+    running: Running, client: openai.AsyncOpenAI
+) -> None:
+    text = greedy(running, 64).decode()
+    answer = await client.chat.completions.create(
+        model=MODEL, messages=ASK, max_tokens=64, temperature=0, prediction={"type": "content", "content": text}
+    )
+    assert answer.choices[0].message.content == text
+    assert answer.usage is not None
+    details = answer.usage.completion_tokens_details
+    assert details is not None
+    assert details.accepted_prediction_tokens is not None
+    assert details.accepted_prediction_tokens > 20  # those whose spelling in tokens is the model's, and in time
+
+
+async def test_completions_go_on_with_text_or_ids(running: Running, client: openai.AsyncOpenAI) -> None:
+    vocabulary = running.script.vocabulary
+    prompts = ["once", "twice"]
+    expected = [
+        b"".join(map(vocabulary.piece, running.script.greedy(vocabulary.encode(prompt), 16))).decode()
+        for prompt in prompts
+    ]
+    answer = await client.completions.create(model=MODEL, prompt=prompts, temperature=0)
+    assert [choice.text for choice in answer.choices] == expected
+    ids = [vocabulary.encode(prompt) for prompt in prompts]
+    stream = await client.completions.create(model=MODEL, prompt=ids, temperature=0, stream=True, echo=True)
+    texts = ["", ""]
+    async for chunk in stream:
+        texts[chunk.choices[0].index] += chunk.choices[0].text
+    assert texts == [prompt + text for prompt, text in zip(prompts, expected, strict=True)]

@@ -30,12 +30,9 @@ def test_what_means_off_or_has_no_effect_is_taken(fields: dict[str, Any]) -> Non
 @pytest.mark.parametrize(
     ("field", "value"),
     [
-        ("tools", [{"type": "function"}]),
         ("functions", [{}]),
-        ("response_format", {"type": "json_schema", "json_schema": {}}),
         ("modalities", ["text", "audio"]),
         ("audio", {"voice": "x"}),
-        ("prediction", {"type": "content"}),
         ("reasoning_effort", "high"),
         ("web_search_options", {}),
         ("store", True),
@@ -70,7 +67,12 @@ def test_a_feature_that_is_not_done_is_refused_as_such(field: str, value: object
         {"stream_options": {"include_usage": True}},
         {"stream_options": {"include_usage": True, "x": 1}, "stream": True},
         {"messages": [{"role": "user", "content": None}]},
-        {"messages": [{"role": "user", "content": "x", "tool_calls": []}]},
+        {"messages": [{"role": "user", "content": "x", "tool_call_id": "c"}]},
+        {"messages": [{"role": "assistant", "content": None, "tool_calls": []}]},
+        {"tools": [{"type": "function"}]},
+        {"tools": [{"type": "function", "function": {"name": "a b"}}]},
+        {"response_format": {"type": "json_schema", "json_schema": {}}},
+        {"prediction": {"type": "content"}},
         {"model": 5},
     ],
 )
