@@ -378,19 +378,23 @@ async def test_a_forced_call_is_whole_and_its_stream_says_the_same(client: opena
     assert (reasons, arguments) == (["tool_calls"], call.function.arguments)
 
 
-async def test_a_right_prediction_changes_nothing_but_the_number_of_steps(
-    running: Running, client: openai.AsyncOpenAI
-) -> None:
-    text = greedy(running, 64).decode()
-    answer = await client.chat.completions.create(
-        model=MODEL, messages=ASK, max_tokens=64, temperature=0, prediction={"type": "content", "content": text}
-    )
+async def test_a_right_prediction_changes_nothing_but_the_number_of_steps(tmp_path: Path) -> None:
+    async with (
+        serving(tmp_path, scripted(step_s=0.01)) as running,
+        openai.AsyncOpenAI(base_url=f"{running.url}/v1", api_key=running.key, max_retries=0) as client,
+    ):
+        text = greedy(running, 100).decode()
+        answer = await client.chat.completions.create(
+            model=MODEL, messages=ASK, max_tokens=100, temperature=0, prediction={"type": "content", "content": text}
+        )
     assert answer.choices[0].message.content == text
     assert answer.usage is not None
     details = answer.usage.completion_tokens_details
     assert details is not None
-    assert details.accepted_prediction_tokens is not None
-    assert details.accepted_prediction_tokens > 20  # those whose spelling in tokens is the model's, and in time
+    assert details.accepted_prediction_tokens
+    assert (
+        details.accepted_prediction_tokens > 20
+    )  # those that the model spells in the tokens that the text is cut into
 
 
 async def test_completions_go_on_with_text_or_ids(running: Running, client: openai.AsyncOpenAI) -> None:
