@@ -18,6 +18,7 @@ from app import tenants_cli
 from app.console import fail, load_settings
 from app.engines import build_engine
 from app.main import StartError, create_app
+from app.plan.command import plan
 from app.server import Server
 from app.telemetry import configure_logging
 
@@ -123,6 +124,9 @@ def serve(
         loading.close()
     if not server.started:
         raise typer.Exit(3)
+
+
+app.command()(plan)
 
 
 @app.command()
