@@ -50,7 +50,7 @@ install-vllm: $(VLLM)/vllm.done ## vLLM for a CPU, in .venv-vllm, and its test m
 	@$(VLLM)/bin/python -m bench.hf_model
 
 test-vllm: install-vllm ## the vLLM engine's tests
-	@$(VLLM)/bin/python -m pytest tests/vllm -p no:unraisableexception $(PYTEST)  # vLLM leaves sockets open at the end
+	@$(VLLM)/bin/python -m pytest tests/vllm tests/gpu -p no:unraisableexception $(PYTEST)  # vLLM leaves sockets open at the end
 
 lock: ## remake requirements/*.txt from pyproject.toml (needs uv)
 	@uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --no-header --no-annotate -q \

@@ -171,7 +171,7 @@ def _machine() -> None:
 
 
 def _floats(text: str) -> list[float]:
-    return [float(part) for part in text.split(",")]
+    return [float(part) for part in text.split(",") if part]
 
 
 def _networks(text: str) -> list[str]:

@@ -39,6 +39,7 @@ def missing_hooks() -> list[str]:
         (AsyncLLM, "abort", ("self", "request_id")),
         (AsyncMPClient, "call_utility_async", ("self", "method", "args")),
         (RequestOutput, "__init__", ("self", "kv_transfer_params")),
+        (rejection_sampler.RejectionSampler, "forward", ("metadata", "draft_probs", "logits", "sampling_metadata")),
         (rejection_sampler, "expand_batch_to_tokens", ("x", "cu_num_tokens", "num_tokens", "replace_from")),
     )
     wanting = [

@@ -64,6 +64,18 @@ def expand_batch_to_tokens(
 if not torch.cuda.is_available():
     rejection_sampler.expand_batch_to_tokens = expand_batch_to_tokens
 
+_check = rejection_sampler.RejectionSampler.forward
+
+
+def sample(self: Any, metadata: Any, draft_probs: Any, logits: torch.Tensor, sampling_metadata: Any) -> Any:
+    """A step that checks no drafts samples as vLLM does without speculation: the other way costs 1 to 2% of a step."""
+    if metadata.max_spec_len == 0:
+        return self.sampler(logits=logits, sampling_metadata=sampling_metadata)
+    return _check(self, metadata, draft_probs, logits, sampling_metadata)
+
+
+rejection_sampler.RejectionSampler.forward = sample
+
 
 class Alarm:
     """Calls `ring` in a thread of its own at the time it is set to; the earliest of several."""
