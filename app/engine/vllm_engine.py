@@ -20,7 +20,7 @@ from app.engine.base import Load, Request
 from app.engine.generation import Generation, Progress
 from app.engine.hf_vocabulary import HfVocabulary
 from app.engine.vllm_messenger import Messenger
-from app.engine.vllm_reader import Reader, refuse, sampling_fields
+from app.engine.vllm_reader import Reader, refuse, sampling_fields, structured_fields
 from app.engine.vllm_start import Plan, start
 from edge.openai.vocabulary import Vocabulary
 from edge.protocol.errors import EngineFailed, InvalidRequest, Overloaded
@@ -209,13 +209,15 @@ class VllmEngine:
 
     async def _add(self, stream: _Stream) -> Any:
         from vllm import SamplingParams
-        from vllm.sampling_params import RequestOutputKind
+        from vllm.sampling_params import RequestOutputKind, StructuredOutputsParams
 
         request = stream.generation.request
         prompt: dict[str, Any] = {"type": "token", "prompt_token_ids": [*request.prompt, *request.committed]}
         if not self._share_prefixes:  # else how fast a prompt is read tells what other tenants have asked
             prompt["cache_salt"] = request.tenant
-        params = SamplingParams(**stream.fields, output_kind=RequestOutputKind.DELTA)
+        grammar = request.sampling.grammar
+        structure = None if grammar is None else StructuredOutputsParams(**structured_fields(grammar))
+        params = SamplingParams(**stream.fields, output_kind=RequestOutputKind.DELTA, structured_outputs=structure)
         outputs = await self._llm.add_request(request.id, prompt, params)
         stream.added = True
         return outputs

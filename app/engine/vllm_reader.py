@@ -12,10 +12,11 @@ from typing import Any, Final, cast
 from app.engine.base import Finished, Request
 from app.engine.generation import Progress
 from app.engine.vllm_stream import KEY, Opening, Report
+from edge.openai import structured
 from edge.openai.text import OutputText
 from edge.openai.vocabulary import Vocabulary
 from edge.protocol.errors import EngineFailed, InvalidRequest
-from edge.protocol.frames import Reason, TokenLogprob, Usage
+from edge.protocol.frames import Grammar, Reason, TokenLogprob, Usage
 
 _REASONS: Final[dict[str, Reason]] = {"stop": "stop", "length": "length", "abort": "cancelled", "repetition": "stop"}
 _SEEDS: Final = 2**63
@@ -25,6 +26,10 @@ def refuse(request: Request) -> None:
     """Raises InvalidRequest, naming the field, for what vLLM can't do while it checks drafts."""
     sampling = request.sampling
     faults = (
+        (
+            bool(request.committed) and sampling.grammar is not None,
+            "committed: vLLM would take it for the prompt, behind which a grammar begins anew",
+        ),
         (sampling.min_p > 0, "min_p: vLLM can't combine it with speculative decoding"),
         (bool(sampling.bias), "logit_bias: vLLM can't combine it with speculative decoding"),
         (
@@ -57,6 +62,13 @@ def sampling_fields(request: Request, vocabulary: Vocabulary, *, max_tokens: int
         "skip_clone": True,
         "extra_args": {KEY: opening},
     }
+
+
+def structured_fields(grammar: Grammar) -> dict[str, Any]:
+    """The arguments of vLLM's StructuredOutputsParams: its backend `guidance` then allows what our engines do."""
+    if grammar.kind == "lark":
+        return {"grammar": grammar.source}
+    return {"json": structured.spaced(grammar.source)}
 
 
 def _seed(request: Request) -> int | None:

@@ -59,6 +59,7 @@ def _defaults(plan: Plan) -> dict[str, Any]:
     from vllm.platforms import current_platform
 
     values: dict[str, Any] = {"enable_prefix_caching": True, "disable_log_stats": True}
+    values["structured_outputs_config"] = {"backend": "guidance"}  # the library that our own engines use
     if current_platform.is_cpu():
         # bfloat16 falls back to slow code on most CPUs; blocks of 128 make prefix reuse coarse.
         values |= {"dtype": "float32", "enforce_eager": True, "block_size": 32}

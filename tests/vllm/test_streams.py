@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import json
 
 import pytest
 
 from app.engine.base import Commit, Refused
 from app.engine.generation import Generation
 from app.engine.vllm_engine import VllmEngine
+from edge.openai import structured
 from edge.protocol.errors import InvalidRequest
-from edge.protocol.frames import Sampling
+from edge.protocol.frames import Grammar, Sampling
 from tests.vllm.questions import GREEDY, QUESTIONS, answers, ask, read, until
 
 pytestmark = [pytest.mark.vllm, pytest.mark.asyncio(loop_scope="session")]
@@ -184,3 +186,43 @@ async def test_penalties_count_the_output_with_and_without_drafts(engine: VllmEn
     assert await read(generation) == reference
     assert generation.usage().accepted > 0
     assert GREEDY.presence_penalty == 0
+
+
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "age": {"type": "integer", "minimum": 0, "maximum": 99},
+        "kind": {"enum": ["dragon", "fish"]},
+    },
+    "required": ["age", "kind"],
+    "additionalProperties": False,
+}
+CALL = {"type": "object", "properties": {"name": {"const": "f"}}, "required": ["name"], "additionalProperties": False}
+GRAMMARS = {
+    "schema": Grammar("json_schema", json.dumps(SCHEMA)),
+    "tool call": Grammar(
+        "lark", f'start: "<tool_call>\\n" call "\\n</tool_call>"\ncall: %json {structured.spaced(json.dumps(CALL))}'
+    ),
+}
+
+
+@pytest.mark.parametrize("drafted", ["nothing", "right", "wrong", "forbidden"])
+@pytest.mark.parametrize("grammar", GRAMMARS.values(), ids=GRAMMARS)
+async def test_a_grammar_holds_whatever_is_drafted(engine: VllmEngine, grammar: Grammar, drafted: str) -> None:
+    sampling = Sampling(temperature=0.0, grammar=grammar)
+    [plain] = await answers(engine, (STORY,), sampling=sampling, max_tokens=60)
+    text = b"".join(engine.vocabulary.piece(token) for token in plain).decode()
+    assert '"kind": "' in text or '{"name": "f"}' in text
+    drafts = {
+        "nothing": [],
+        "right": plain,
+        "wrong": [token if i % 3 else token + 1 for i, token in enumerate(plain)],
+        "forbidden": [sorted(engine.vocabulary.ends)[0]] * len(plain),
+    }[drafted]
+    generation = engine.submit(ask(engine, STORY, sampling=sampling, max_tokens=60, policy="hold", hold_s=0.1))
+    generation.offer(0, 0, drafts)
+    assert await read(generation) == plain
+    assert generation.finished is not None
+    assert generation.finished.reason == "stop"
+    if drafted == "right":
+        assert generation.usage().accepted > 3
