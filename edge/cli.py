@@ -105,6 +105,36 @@ def chat(
 
 
 @app.command()
+def serve(
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0: any free one.")] = 8001,
+    url: Url = None,
+    key: Key = None,
+    policy: Annotated[PolicyOption | None, typer.Option(help="What the cloud does when no draft has come.")] = None,
+    drafter: Drafting = None,
+    draft_model: DraftModel = None,
+    privacy: Annotated[PrivacyOption | None, typer.Option(help="What may leave this device.")] = None,
+    local: Annotated[
+        bool, typer.Option("--local", help="Without a gateway the draft model may answer alone, unverified.")
+    ] = False,
+) -> None:
+    """An OpenAI-compatible endpoint on this device: drafted here, decided in the cloud (needs the extra `serve`)."""
+    settings = _settings(
+        url=url,
+        api_key=key,
+        policy=policy and policy.value,
+        drafter=drafter and drafter.value,
+        draft_model=draft_model,
+        privacy=privacy and privacy.value,
+    )
+    try:
+        from edge.serve.command import run_serve
+    except ImportError as error:
+        _fail(f"The endpoint needs {error.name}, which isn't installed: pip install 'paceline[serve]'.")
+    raise typer.Exit(run_serve(settings, host=host, port=port, local=local))
+
+
+@app.command()
 def doctor(
     url: Url = None,
     key: Key = None,

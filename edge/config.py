@@ -59,6 +59,11 @@ class DeviceSettings(BaseSettings):
     state_dir: Path = Path("~/.local/state/paceline")
     disclosure_log: bool = True
 
+    serve_key: SecretStr = SecretStr("")
+    """What clients of `paceline-edge serve` must send as their API key; empty: nothing, and loopback only."""
+    draft_streams: int = Field(default=2, ge=1, le=64)
+    """Answers that a llama.cpp drafter drafts for at a time; others go on without drafts."""
+
     def key(self) -> str:
         """The API key; without one, the key that a gateway on this machine wrote on its first start; else empty."""
         if key := self.api_key.get_secret_value():

@@ -147,6 +147,11 @@ class Connection:
     def connected(self) -> bool:
         return self._socket is not None
 
+    @property
+    def ended(self) -> bool:
+        """Closed, or refused by the gateway for good: it opens no stream any more."""
+        return self._closed is not None
+
     async def __aenter__(self) -> Self:
         self._socket = await self._connect()
         self._supervisor = asyncio.create_task(self._supervise(self._socket))

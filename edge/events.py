@@ -89,6 +89,8 @@ class Ended:
     reason: Reason
     text: str
     """The rest of the text, that had been withheld."""
+    kept_bytes: int | None
+    """Where a stop string cut the text, UTF-8 bytes; None: it is whole."""
     usage: Usage
     """As the cloud counted. After a gateway was replaced: by the last one."""
     figures: Figures

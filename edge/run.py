@@ -270,7 +270,7 @@ class Run:
         figures = self._meter.figures(frame.usage, traffic)
         measures = self._meter.measures(stats, traffic, self._connection.rtt_s, self._stream.attachments)
         rest = self._transcript.end(frame.kept_bytes)
-        self._emit(Ended(now, frame.reason, rest, frame.usage, figures, measures))
+        self._emit(Ended(now, frame.reason, rest, frame.kept_bytes, frame.usage, figures, measures))
         self._changed.set()
 
     def failed(self, error: Exception) -> None:

@@ -51,7 +51,11 @@ def _load_llama(settings: DeviceSettings, fetched: Progress | None, loaded: Call
     path = find(settings.draft_model, directory)
     try:
         return LlamaCppDrafter(
-            path, streams=1, context=settings.draft_context, threads=settings.draft_threads, progress=loaded
+            path,
+            streams=settings.draft_streams,
+            context=settings.draft_context,
+            threads=settings.draft_threads,
+            progress=loaded,
         )
     except LlamaError as error:
         raise DrafterUnavailable(str(error)) from error

@@ -29,7 +29,7 @@ def answer(tokens: tuple[int, ...], itl_s: float, *, steps: int, alpha: float | 
         attachments=1,
         drafter_failed=False,
     )
-    return Answer(tokens, Ended(1.0, "length", "", Usage(steps=steps), figures, measures))
+    return Answer(tokens, Ended(1.0, "length", "", None, Usage(steps=steps), figures, measures))
 
 
 def test_long_answers_weigh_more_and_a_changed_text_is_told() -> None:
