@@ -1,35 +1,32 @@
-"""`paceline-gateway`: serve, and the keys of those it serves."""
+"""`paceline-gateway`: serve, and what the operator does beside it (tenants and keys: tenants_cli.py)."""
 
 from __future__ import annotations
 
-import asyncio
 import shlex
 import socket
-from collections.abc import Awaitable, Callable
 from importlib import metadata
-from typing import Annotated, Any, NoReturn, TypeVar
+from typing import Annotated, Any
 
 import httpx2
 import structlog
 import typer
-from pydantic import ValidationError
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from app.config import Settings
+from app import tenants_cli
+from app.console import fail, load_settings
 from app.engines import build_engine
 from app.main import StartError, create_app
+from app.plan.command import plan
 from app.server import Server
 from app.telemetry import configure_logging
-from app.tenants.repository import Repository, open_database
-from app.tenants.service import Tenants
 
-T = TypeVar("T")
 log = structlog.get_logger("paceline.cli")
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Paceline's cloud side: the gateway.")
-keys = typer.Typer(no_args_is_help=True, help="API keys.")
-app.add_typer(keys, name="keys")
+app.add_typer(tenants_cli.tenants, name="tenants")
+app.add_typer(tenants_cli.keys, name="keys")
+app.command("usage")(tenants_cli.usage)
 replicas = typer.Typer(no_args_is_help=True, help="The replicas of a running gateway.")
 app.add_typer(replicas, name="replicas")
 UrlOption = Annotated[str, typer.Option(help="The running gateway. Empty: PACELINE_HOST and PACELINE_PORT.")]
@@ -84,7 +81,7 @@ def serve(
 
     With --engine vllm, what follows a `--` goes to vLLM: serve --engine vllm --model NAME -- --quantization fp8
     """
-    settings = _settings(
+    settings = load_settings(
         host=host,
         port=port,
         engine=engine,
@@ -97,11 +94,11 @@ def serve(
         vllm_args=shlex.join(context_.args) or None,
     )
     if context_.args and settings.engine != "vllm":
-        _fail(f"Unexpected: {shlex.join(context_.args)}. Only --engine vllm takes more, behind a --.")
+        fail(f"Unexpected: {shlex.join(context_.args)}. Only --engine vllm takes more, behind a --.")
     if settings.engine == "vllm" and settings.vllm_model.endswith(".gguf"):
-        _fail("vLLM needs --model: a Hugging Face folder, in the model cache or a path, or a name on the hub.")
+        fail("vLLM needs --model: a Hugging Face folder, in the model cache or a path, or a name on the hub.")
     if settings.engine == "llama_cpp" and not settings.target_path.is_file():
-        _fail(
+        fail(
             f"There is no model file {settings.target_path}.\nGet the embedded pair with `paceline-edge models pull`,"
             " name another file with --model, or try without a model: --engine scripted."
         )
@@ -112,7 +109,7 @@ def serve(
     except ImportError as error:
         extra = error.name if error.name in ("ray", "vllm") else "llama"
         what = "--replicas" if extra == "ray" else f"The engine {settings.engine}"
-        _fail(f"{what} needs {error.name}, which isn't installed: pip install 'paceline[{extra}]'.")
+        fail(f"{what} needs {error.name}, which isn't installed: pip install 'paceline[{extra}]'.")
     if settings.engine == "vllm":
         Console(stderr=True).print(f"Starting vLLM with {settings.vllm_model}, a minute or so …", highlight=False)
     server = AnnouncingServer(create_app(settings, built), settings)
@@ -122,11 +119,14 @@ def serve(
         return  # uvicorn has stopped cleanly, and then passes the signal on
     except StartError as error:
         log.debug("start.failed", exc_info=error)
-        _fail(str(error), status=3)
+        fail(str(error), status=3)
     finally:
         loading.close()
     if not server.started:
         raise typer.Exit(3)
+
+
+app.command()(plan)
 
 
 @app.command()
@@ -159,74 +159,16 @@ def drain_replica(
 
 def _ask_gateway(method: str, path: str, url: str, body: Any = None, *, timeout_s: float = 30.0) -> Any:
     """What a running gateway answers the operator."""
-    settings = _settings()
+    settings = load_settings()
     base = url or f"http://{settings.host}:{settings.port}"
     key = settings.admin_key.get_secret_value()
     if not key:
-        _fail("Set PACELINE_ADMIN_KEY to the running gateway's.")
+        fail("Set PACELINE_ADMIN_KEY to the running gateway's.")
     headers = {"Authorization": f"Bearer {key}"}
     try:
         answer = httpx2.request(method, base + path, json=body, headers=headers, timeout=timeout_s)
     except httpx2.HTTPError as error:
-        _fail(f"{base} can't be reached: {error}")
+        fail(f"{base} can't be reached: {error}")
     if answer.status_code >= 400:
-        _fail(f"{base} says: {answer.json()['error']['message']}")
+        fail(f"{base} says: {answer.json()['error']['message']}")
     return answer.json()
-
-
-@keys.command("create")
-def create_key(
-    tenant: Annotated[str, typer.Option(help="Whose key; the tenant is created if it is new.")] = "default",
-    name: Annotated[str, typer.Option(help="What the key is for.")] = "",
-) -> None:
-    """Make a key and print it. It can't be shown again."""
-    typer.echo(_with_tenants(lambda tenants: tenants.create_key(tenant, name)))
-
-
-@keys.command("list")
-def list_keys() -> None:
-    """All keys: their beginnings, never the keys."""
-    table = Table("id", "tenant", "name", "key", "created", "revoked")
-    for key in _with_tenants(lambda tenants: tenants.keys()):
-        revoked = f"{key.revoked_at:%Y-%m-%d %H:%M}" if key.revoked_at else ""
-        table.add_row(key.id, key.tenant, key.name, f"{key.prefix}…", f"{key.created_at:%Y-%m-%d %H:%M}", revoked)
-    Console().print(table)
-
-
-@keys.command("revoke")
-def revoke_key(key_id: Annotated[str, typer.Argument(help="The id that `keys list` shows.")]) -> None:
-    """Revoke a key. A running gateway refuses it within PACELINE_KEY_CACHE_S seconds."""
-    if not _with_tenants(lambda tenants: tenants.revoke(key_id)):
-        _fail(f"There is no valid key {key_id}.")
-
-
-def _with_tenants(work: Callable[[Tenants], Awaitable[T]]) -> T:
-    settings = _settings()
-
-    async def run() -> T:
-        repository = Repository(open_database(settings.database))
-        try:
-            await repository.upgrade()
-            secret = settings.secret.get_secret_value()
-            return await work(Tenants(repository, secret=secret, cache_s=0, clock=lambda: 0.0))
-        finally:
-            await repository.close()
-
-    return asyncio.run(run())
-
-
-def _settings(**given: Any) -> Settings:
-    """Settings, with what the command line gave on top."""
-    try:
-        return Settings(**{name: value for name, value in given.items() if value is not None})
-    except ValidationError as error:
-        lines = []
-        for fault in error.errors():
-            name = "".join(f"PACELINE_{part}".upper() + ": " for part in fault["loc"][:1])
-            lines.append(name + fault["msg"].removeprefix("Value error, "))
-        _fail("\n".join(lines))
-
-
-def _fail(message: str, *, status: int = 2) -> NoReturn:
-    Console(stderr=True).print(message, style="red", highlight=False, soft_wrap=True)
-    raise typer.Exit(status)

@@ -11,6 +11,7 @@ from typing import Literal, Self
 
 from pydantic import AliasChoices, Field, SecretStr, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
+from sqlalchemy.engine import make_url
 
 from edge.models import default_directory
 from edge.protocol.frames import Limits, Policy
@@ -136,6 +137,11 @@ class Settings(BaseSettings):
     def database(self) -> str:
         """SQLAlchemy's URL of the database, with an async driver."""
         return self.database_url or f"sqlite+aiosqlite:///{self.data_dir / 'paceline.db'}"
+
+    @property
+    def database_shown(self) -> str:
+        """The same, without its password: for messages."""
+        return make_url(self.database).render_as_string(hide_password=True)
 
     @property
     def target_path(self) -> Path:

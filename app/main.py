@@ -17,7 +17,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app import errors
-from app.api import admin, chat, drafter, health, models, ops, tickets, verify
+from app.api import admin, chat, drafter, health, models, ops, tenants, tickets, verify
 from app.api.accounts import Accounts
 from app.api.deps import Gateway
 from app.api.quota_headers import QuotaHeaders
@@ -62,8 +62,9 @@ def create_app(settings: Settings, engine: Engine | None = None) -> FastAPI:
     )
     app.state.gateway = gateway
     errors.install(app)
-    for family in (chat, models, drafter, verify, tickets, health, admin, ops):
+    for family in (chat, models, drafter, verify, tickets, health, admin, ops, tenants):
         app.include_router(family.router)
+    app.include_router(tenants.admin)
     app.add_route("/v1/{path:path}", _nothing_here, methods=["GET", "POST", "PUT", "PATCH", "DELETE"])
     if settings.static_dir.is_dir():
         app.mount("/", Pages(settings.static_dir), name="page")
@@ -141,7 +142,7 @@ async def _start(gateway: Gateway) -> None:
         await gateway.repository.upgrade()
         await ensure_key(gateway.tenants, settings.data_dir)
     except (SQLAlchemyError, OSError) as error:
-        raise StartError(f"The database {settings.database} can't be used: {error}") from error
+        raise StartError(f"The database {settings.database_shown} can't be used: {error}") from error
     try:
         await gateway.engine.start()
     except Exception as error:

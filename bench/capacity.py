@@ -39,7 +39,7 @@ class Sweep:
     load: Load
     loads: Sequence[float]
     measured_s: float
-    """Streams that come in this time count; those before warm the replica up."""
+    """Streams that end in this time count, while others keep coming; those before warm the replica up."""
 
     @property
     def warm_s(self) -> float:
@@ -68,24 +68,23 @@ class Sweep:
         rate = load / given.output_tokens
         arrivals = offered(streams, rate, self.warm_s + self.measured_s, seed)
         outcomes = Cluster(1, room(), self.roof, seed=seed).run(arrivals)
-        counted = [outcome for outcome in outcomes if outcome.arrival.at >= self.warm_s]
+        until = self.warm_s + self.measured_s
+        counted = [outcome for outcome in outcomes if self.warm_s <= outcome.ended <= until]
         return {"target": self.target, "policy": policy, "load": load, **self._figures(counted)}
 
     def _figures(self, counted: Sequence[Outcome]) -> dict[str, Any]:
-        """Rates are per second of the time in which the counted streams were served, if that is longer than theirs."""
         tokens = self.load.output_tokens
         itls = sorted(outcome.itl_s for outcome in counted)
-        took_s = max(self.measured_s, max(outcome.ended for outcome in counted) - self.warm_s - tokens * itls[0])
         found: dict[str, Any] = {
             "itl_p50_ms": percentile(itls, 0.50) * 1e3,
             "itl_p99_ms": percentile(itls, 0.99) * 1e3,
-            "throughput_tok_s": tokens * len(itls) / took_s,
+            "throughput_tok_s": tokens * len(itls) / self.measured_s,
             "steps_per_token": sum(outcome.steps for outcome in counted) / (tokens * len(itls)),
             "wasted_per_token": sum(outcome.wasted for outcome in counted) / (tokens * len(itls)),
         }
         for slo in self.slos:
             met = sum(itl <= slo * self.roof.single_s for itl in itls)
-            found[goodput(slo)] = tokens * met / took_s
+            found[goodput(slo)] = tokens * met / self.measured_s
         found["goodput_tok_s"] = found[goodput(self.slos[0])]
         return found
 

@@ -67,6 +67,7 @@ def stream_request(
     seed: int,
     policy: Policy,
     hold_s: float,
+    drafter: str = "",
 ) -> Request:
     """The request of an `open`. Raises InvalidRequest, which names the field."""
     fault = _fault(frame, prompt, model)
@@ -86,6 +87,7 @@ def stream_request(
         hold_s=hold_s,
         committed=frame.committed,
         logprobs=frame.logprobs,
+        drafter=drafter,
     )
 
 

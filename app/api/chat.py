@@ -1,4 +1,4 @@
-"""POST /v1/chat/completions and /v1/completions, for any client of the OpenAI API."""
+"""POST /v1/chat/completions, /v1/completions and /v1/responses, for any client of the OpenAI API."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from app.api.deps import GatewayDep, TenantDep
 from edge.openai.job import chat_jobs, completion_jobs
 from edge.openai.render import chat_renderer
 from edge.openai.render_completions import completion_renderer
+from edge.openai.render_responses import responses_renderer
+from edge.openai.responses import ResponsesRequest, response_jobs
 from edge.openai.schemas import ChatRequest, CompletionRequest
 
 router = APIRouter()
@@ -47,3 +49,17 @@ async def create_completion(
     renderer = completion_renderer(completion, jobs, engine.vocabulary, id=id, created=int(time.time()))
     answer = Answer(gateway, tenant, jobs, renderer, time.monotonic, id=id, begun=begun)
     return await respond(request, answer, stream=bool(completion.stream))
+
+
+@router.post("/v1/responses")
+async def create_response(
+    wanted: ResponsesRequest, request: Request, gateway: GatewayDep, tenant: TenantDep
+) -> Response:
+    begun = time.monotonic()
+    gateway.require_model(wanted.model, tenant)
+    engine, seed = gateway.engine, secrets.randbits(53)
+    jobs = await asyncio.to_thread(response_jobs, wanted, engine.vocabulary, context=engine.model.context, seed=seed)
+    id = f"resp_{secrets.token_hex(12)}"  # noqa: A001
+    renderer = responses_renderer(wanted, jobs, engine.vocabulary, id=id, created=int(time.time()))
+    answer = Answer(gateway, tenant, jobs, renderer, time.monotonic, id=id, begun=begun)
+    return await respond(request, answer, stream=bool(wanted.stream))

@@ -86,6 +86,7 @@ class Session:
         self._tenant = TenantId("", "")
         self._bytes = gateway.metrics.socket_bytes("")
         self._fingerprint = ""
+        self._drafter = ""
         self._number = gateway.streams.number_socket()
         self._ids = StreamIds()
         self._attached: dict[int, Attachment] = {}
@@ -149,6 +150,7 @@ class Session:
             raise errors.VersionMismatch(f"this gateway speaks version {frames.VERSION}")
         self._tenant = await self._authenticate(hello)
         self._fingerprint = hello.fingerprint
+        self._drafter = f"{hello.agent} {hello.fingerprint}"
         structlog.contextvars.bind_contextvars(tenant=self._tenant.id)
         self._websocket.scope[CALLER] = self._tenant
         self._bytes = self._gateway.metrics.socket_bytes(self._tenant.name)
@@ -241,6 +243,7 @@ class Session:
                 seed=secrets.randbits(53),
                 policy=settings.default_policy,
                 hold_s=settings.hold_ms / 1000,
+                drafter=self._drafter,
             )
             self._gateway.streams.make_room(self._tenant)
             (generation,) = self._gateway.submit(self._tenant, [request])

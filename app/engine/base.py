@@ -39,6 +39,8 @@ class Request:
     """Output so far, made elsewhere: prefilled, and the output goes on behind it."""
     logprobs: int | None = None
     """Number of alternatives to report per token; None: no logprobs."""
+    drafter: str = ""
+    """What drafts for it, as far as is known: streams of one drafter and tenant share what is known of its drafts."""
 
     def check(self, model: ModelInfo) -> None:
         """Raises InvalidRequest for what would stop a model, or could never run on it."""
@@ -105,6 +107,8 @@ class Load:
     last_step_tokens: int = 0
     last_step_s: float = 0.0
     """The newest step, as a sample of what a step of so many tokens takes; 0 where the engine doesn't tell."""
+    step_error: float = 0.0
+    """90th percentile of the cost model's relative error over recent steps."""
 
 
 @dataclass(frozen=True, slots=True)

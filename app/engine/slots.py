@@ -120,10 +120,18 @@ class Slots:
             return source
         return min((slot for slot in free if slot is not source), key=lambda slot: slot.used, default=free[0])
 
+    def fit(self) -> bool:
+        """Make room for what running streams have grown to. False: they need more than there is."""
+        return self._make_room(0, [slot for slot in self.slots if slot.stream is None])
+
+    def reserved(self, tenant: str | None = None) -> int:
+        """Tokens kept for running streams: a tenant's, or all."""
+        running = [slot.stream for slot in self.slots if slot.stream is not None]
+        return sum(stream.reserved for stream in running if tenant in (None, stream.request.tenant))
+
     def _make_room(self, needed: int, free: list[Slot]) -> bool:
         """Drop what finished streams left behind, the longest unused first, until `needed` tokens fit."""
-        reserved = sum(slot.stream.reserved for slot in self.slots if slot.stream is not None)
-        room = self._kv_tokens - reserved - needed
+        room = self._kv_tokens - self.reserved() - needed
         if room < 0:
             return False
         room -= sum(len(slot.left) for slot in free)

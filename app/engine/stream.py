@@ -6,8 +6,9 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from app.engine.auto import Outlook
 from app.engine.base import Request
-from edge.protocol.ledger import Ledger
+from edge.protocol.ledger import Ledger, agreement
 from edge.protocol.verifying import Offered, Verifier
 
 
@@ -28,6 +29,10 @@ class Stream:
     """Nobody reads it: it never holds and stops at this length, until somebody reads again."""
     steps: int = 0
     """Steps that gave it at least one token."""
+    outlook: Outlook | None = None
+    """What its drafts are worth; the scheduler's, from when it is queued."""
+    grows_by: int | None = None
+    """Room in the KV cache that is kept for its output, tokens; None: for all of it."""
     _arrivals: deque[tuple[int, float]] = field(default_factory=deque)
     """Of the pending drafts: where each piece ends in the output, and when it came (seconds)."""
 
@@ -50,8 +55,9 @@ class Stream:
 
     @property
     def reserved(self) -> int:
-        """Tokens that it may come to hold in the KV cache."""
-        return len(self.request.prompt) + self.max_tokens
+        """Tokens of the KV cache that are kept for it."""
+        most = len(self.request.prompt) + self.max_tokens
+        return most if self.grows_by is None else min(most, len(self.context) + self.grows_by)
 
     @property
     def parked(self) -> bool:
@@ -74,8 +80,15 @@ class Stream:
     def offer(self, epoch: int, start: int, tokens: Sequence[int], at: float) -> Offered:
         if epoch > self.verifier.epoch:
             self._arrivals.clear()
-        before = len(self.verifier.pending)
+        anew, before = epoch > self.verifier.epoch, len(self.verifier.pending)
+        compared, agreed = self.verifier.stats.compared, self.verifier.stats.agreed
         offered = self.verifier.offer(epoch, start, tokens)
+        if self.outlook is not None and offered is not Offered.STALE:
+            stats = self.verifier.stats
+            self.outlook.acceptance.add_late(stats.compared - compared, stats.agreed - agreed)
+            self.outlook.arrived(len(tokens), at, anew=anew)
+            if offered is not Offered.TAKEN:
+                self.outlook.rejected(at)
         if len(self.verifier.pending) > (before if self._arrivals else 0):
             self._arrivals.append((self.head + len(self.verifier.pending), at))
         self._forget_arrivals()
@@ -87,6 +100,12 @@ class Stream:
 
     def take(self, tokens: Sequence[int], verified: int, now: float) -> None:
         """A step that checked `verified` drafts gave `tokens`."""
+        if self.outlook is not None:
+            agreed = agreement(self.verifier.pending, tokens)
+            compared = min(len(self.verifier.pending), agreed + 1, len(tokens))
+            self.outlook.acceptance.add(compared, agreed)
+            if compared > agreed:
+                self.outlook.rejected(now)
         self.ledger.append(tokens)
         self.context.extend(tokens)
         self.verifier.stepped(tokens, verified, now)

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
+"""What a tenant's name looks like: it is part of addresses, labels and tables."""
 CALLER = "paceline.tenant"
 """Where an ASGI scope says whose request it is, once that is known: for the middleware around the endpoints."""
 

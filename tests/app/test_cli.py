@@ -82,3 +82,56 @@ def test_it_serves_and_ctrl_c_stops_it_without_a_traceback(tmp_path: Path) -> No
     assert (tmp_path / "paceline-data" / "initial-key").stat().st_mode & 0o777 == 0o600
     assert "Traceback" not in shown
     assert code == 0, shown
+
+
+WIDE = {"COLUMNS": "250"}
+
+
+def test_a_tenants_terms_are_made_changed_lifted_and_listed() -> None:
+    made = runner.invoke(app, ["tenants", "create", "acme", "--weight", "3", "--tokens-per-minute", "9000"], env=WIDE)
+    assert made.exit_code == 0, made.output
+    assert re.search(r"acme\s*│\s*3\s*│\s*–\s*│\s*9000\s*│", made.output)
+    again = runner.invoke(app, ["tenants", "create", "acme"])
+    assert again.exit_code == 2
+    assert "tenants set" in again.output
+    change = ["tenants", "set", "acme", "--lift", "tokens-per-minute", "--models", "a,b", "--policies", "eager"]
+    changed = runner.invoke(app, change, env=WIDE)
+    assert re.search(r"acme\s*│\s*3\s*│\s*–\s*│\s*–\s*│\s*–\s*│\s*–\s*│\s*a, b\s*│\s*eager\s*│", changed.output)
+    assert "acme" in runner.invoke(app, ["tenants", "list"], env=WIDE).output
+
+
+@pytest.mark.parametrize(
+    ("command", "says"),
+    [
+        (["tenants", "set", "nobody"], "tenants list"),
+        (["tenants", "create", "a/b"], "letters"),
+        (["tenants", "create", "acme", "--policies", "fast"], "eager, hold"),
+        (["tenants", "set", "default", "--lift", "gravity"], "requests-per-minute"),
+        (["keys", "rotate", "key_0"], "no valid key"),
+        (["keys", "create", "--tenant", "a b"], "letters"),
+    ],
+)
+def test_a_mistake_with_tenants_says_what_to_do(command: list[str], says: str) -> None:
+    result = runner.invoke(app, command, env=WIDE)
+    assert result.exit_code == 2
+    assert says in result.output
+    assert "Traceback" not in result.output
+
+
+def test_a_key_is_rotated_and_usage_comes_as_a_table_and_as_csv() -> None:
+    runner.invoke(app, ["keys", "create", "--tenant", "acme"])
+    found = re.search(r"key_[0-9a-f]+", runner.invoke(app, ["keys", "list", "--tenant", "acme"], env=WIDE).output)
+    assert found is not None
+    rotated = runner.invoke(app, ["keys", "rotate", found[0], "--overlap", "1"])
+    assert re.fullmatch(r"sk-pl-[0-9a-f]{64}", rotated.output.strip())
+    assert len(re.findall(r"key_[0-9a-f]+", runner.invoke(app, ["keys", "list"], env=WIDE).output)) == 2
+    assert runner.invoke(app, ["usage", "--csv"]).output.startswith("day,tenant,model,requests,")
+    assert "rolled" not in runner.invoke(app, ["usage", "--since", "2026-01-01"], env=WIDE).output
+
+
+def test_a_database_that_is_not_there_is_named_without_its_password(tmp_path: Path) -> None:
+    url = f"postgresql+asyncpg://me:hunter2@/x?host={tmp_path}"
+    result = runner.invoke(app, ["tenants", "list"], env={"PACELINE_DATABASE_URL": url} | WIDE)
+    assert result.exit_code == 3
+    assert "can't be used" in result.output
+    assert "hunter2" not in result.output

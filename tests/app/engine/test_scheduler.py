@@ -274,3 +274,58 @@ def test_the_budget_must_hold_a_token_of_each_stream() -> None:
 )
 def test_room_for_drafts_is_shared_a_token_each_in_turn(wanted: list[int], room: int, expected: list[int]) -> None:
     assert share_drafts(wanted, room, 4) == expected
+
+
+def test_the_tenant_that_was_charged_least_gets_the_next_slot() -> None:
+    small = replace(CAPACITY, sequences=1)
+    greedy, first, second, modest = (stream_of(request(tenant=tenant, max_tokens=1)) for tenant in ("a", "a", "a", "b"))
+    scheduler = scheduler_of(greedy, first, second, modest, capacity=small)
+    batch = scheduler.schedule(0.0)
+    scheduler.update(batch, outputs(batch), 1.0)
+    scheduler.end(greedy)
+    scheduler.schedule(1.0)
+    assert scheduler.running == [modest]
+
+
+def test_a_tenant_may_hold_no_more_than_its_part_of_the_cache() -> None:
+    capacity = replace(CAPACITY, tenant_kv=0.5)
+    streams = [stream_of(request(tenant=tenant, max_tokens=90)) for tenant in ("a", "a", "b")]
+    scheduler = scheduler_of(*streams, capacity=capacity)
+    scheduler.schedule(0.0)
+    assert scheduler.running == [streams[0], streams[2]]
+
+
+def test_when_the_cache_is_full_a_stream_waits_and_is_computed_again() -> None:
+    capacity = replace(CAPACITY, sequences=2, kv_tokens=100, reserve_tokens=4)
+    streams = [stream_of(request(tenant=tenant, max_tokens=60)) for tenant in ("a", "b")]
+    scheduler = scheduler_of(*streams, capacity=capacity)
+    preempted = False
+    for i in range(200):
+        step(scheduler, float(i))
+        preempted = preempted or (len(scheduler.waiting) == 1)
+        for stream in streams:
+            if stream in scheduler.running and stream.head >= 60:
+                scheduler.end(stream)
+        assert scheduler.slots.tokens <= capacity.kv_tokens
+    assert preempted
+    assert [stream.ledger.tokens[:60] for stream in streams] == [[truth(i) for i in range(60)]] * 2
+
+
+def test_a_long_prompt_lengthens_the_steps_of_others_by_less_than_a_fifth() -> None:
+    def cost_s(size: int) -> float:
+        return 0.030 + 0.001 * size
+
+    capacity = replace(CAPACITY, context=2000, kv_tokens=6000, step_tokens=256, prefill_tokens=64)
+    writing = Stream.of(request(max_tokens=1500), context=2000)
+    scheduler = scheduler_of(writing, capacity=capacity)
+    now, durations = 0.0, []
+    for i in range(160):
+        if i == 60:
+            scheduler.add(Stream.of(request(range(1, 601)), context=2000))
+        batch = scheduler.schedule(now)
+        durations.append(cost_s(sum(len(run.tokens) for run in batch.runs)))
+        now += durations[-1]
+        scheduler.update(batch, outputs(batch), now)
+    alone, others = durations[59], durations[60:160]
+    assert sum(others) / len(others) < 1.2 * alone
+    assert all(duration < 1.25 * alone for duration in others[1:])  # the first piece shows what a piece costs
