@@ -45,6 +45,22 @@ def demo(
 
 
 @app.command()
+def compare(
+    network: Annotated[str, typer.Option(help=NETWORKS)] = "fibre,transatlantic",
+    temperature: Annotated[str, typer.Option(help="Temperatures.")] = "0,0.8",
+    prompts: Annotated[int, typer.Option(help="How many of the 50 prompts.", min=1, max=50)] = 6,
+    tokens: Annotated[int, typer.Option(help="Of each answer.", min=2)] = 100,
+    rounds: Annotated[int, typer.Option(help="How often all take turns.", min=1)] = 1,
+    as_json: Json = False,
+) -> None:
+    """Every scheme on the embedded model pair over named networks, greedy and sampled (about 10 minutes)."""
+    from bench import compare as bench
+
+    settings = bench.Settings(_networks(network), _floats(temperature), prompts, tokens, rounds)
+    bench.command(Report(as_json=as_json), settings)
+
+
+@app.command()
 def batching(
     streams: Annotated[int, typer.Option(help="Streams together.")] = 8,
     tokens: Annotated[int, typer.Option(help="Of each answer.")] = 128,

@@ -8,32 +8,23 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
 from app.engine.llama_cpp import LlamaCppModel
-from bench.gateway import Plan, cores, gateway, networks, pinned
 from bench.hybrid import first_difference
+from bench.link import Link
 from bench.noise import Sample, measure
+from bench.pair import Answer, ask, live
 from bench.prompts import PROMPTS
 from bench.report import Report
 from bench.ties import Judge
 from edge import llama
-from edge.connection import Connection
-from edge.drafters.llama_cpp import LlamaCppDrafter
-from edge.events import Committed, Ended
 from edge.models import default_directory, pair
 from edge.protocol.frames import Message, Policy, Sampling
 from edge.runtime import Generate, Runtime
 
 SCHEMES: tuple[tuple[str, Policy], ...] = (("cloud", "eager"), ("eager", "eager"), ("hold", "hold"))
-
-
-@dataclass(slots=True)
-class Answer:
-    tokens: tuple[int, ...]
-    ended: Ended
 
 
 @dataclass(slots=True)
@@ -126,36 +117,17 @@ async def answer(runtime: Runtime, text: str, scheme: str, policy: Policy, token
         policy=policy,
         draft=scheme != "cloud",
     )
-    output: list[int] = []
-    async for event in runtime.generate(request):
-        if isinstance(event, Committed):
-            output += [token.id for token in event.tokens]
-        elif isinstance(event, Ended):
-            if event.reason not in ("stop", "length") or len(output) < 2:
-                raise RuntimeError(f"an answer ended after {len(output)} tokens: {event.reason}")
-            return Answer(tuple(output), event)
-    raise RuntimeError("the stream ended without saying so")
+    return await ask(runtime, request)
 
 
 async def run(
     rtts_ms: Sequence[float], prompts: int, tokens: int, advance: Callable[[], None] = lambda: None
 ) -> list[Network]:
     """Prompt by prompt, all networks and schemes in turn, so that a slow moment of the machine hits no row alone."""
-    edge_core, cloud_core = cores()
-    async with AsyncExitStack() as stack:
-        address = await stack.enter_async_context(gateway(Plan(engine="llama_cpp", core=cloud_core, streams=1)))
-        ports = await stack.enter_async_context(networks(address.port, list(rtts_ms)))
-        # Not before: a child begins where its parent is.
-        stack.enter_context(pinned(edge_core))
-        drafter = LlamaCppDrafter(pair(default_directory()).draft, streams=1, threads=1)
-        stack.callback(drafter.close)
-        runtimes = {}
-        for rtt, port in ports.items():
-            url = f"http://127.0.0.1:{port}"
-            connection = Connection(url, key=address.key, fingerprint=drafter.fingerprint)
-            socket = await stack.enter_async_context(connection)
-            runtimes[rtt] = await stack.enter_async_context(Runtime(socket, drafter))
-            await answer(runtimes[rtt], PROMPTS[-1], "warm-up", "eager", 8)
+    async with live({rtt: Link(rtt / 1e3) for rtt in rtts_ms}) as running:
+        runtimes = running.runtimes
+        for runtime in runtimes.values():
+            await answer(runtime, PROMPTS[-1], "warm-up", "eager", 8)
         networks_found = [Network(rtt) for rtt in rtts_ms]
         for prompt in range(prompts):
             for network in networks_found:

@@ -46,6 +46,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 class Address(msgspec.Struct, frozen=True):
     port: int
     key: str
+    pid: int
 
 
 @contextmanager
@@ -82,7 +83,7 @@ class _Announcing(Server):
             return
         port = self.servers[0].sockets[0].getsockname()[1]
         key = (self.data_dir / KEY_FILE).read_text(encoding="utf-8").strip()
-        sys.stdout.write(msgspec.json.encode(Address(port, key)).decode() + "\n")
+        sys.stdout.write(msgspec.json.encode(Address(port, key, os.getpid())).decode() + "\n")
         sys.stdout.flush()
         self.watcher = asyncio.create_task(self._watch())
 

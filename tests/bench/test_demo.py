@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bench.demo import Answer, Network, run
+from bench.demo import Network, run
+from bench.pair import Answer
 from edge.events import Ended, Measures
 from edge.figures import Figures
 from edge.protocol.frames import Usage

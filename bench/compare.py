@@ -1,0 +1,141 @@
+"""`bench compare`: all schemes on the embedded model pair over named networks, each beside the cloud-only stream.
+
+Cloud-only, the cloud with n-gram speculation, synchronous at the best γ that the formula finds for what eager has
+measured so far, hold, eager and auto; greedy, and at temperature 0.8 (seeded, top_p 0.95) with top-1 and with coupled
+drafts. Every question goes to all of them in turn, so that a slow moment of the machine moves all alike.
+
+N-gram speculation runs beside the gateway, in this process, without a network: an answer that streams has the same ITL
+over any, so its row stands for a cloud that speculates by itself. Its TTFT lacks the network, though; and since its
+drafts arrive during a step, they skip the token that this step makes, which an engine's own speculation would not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import psutil
+
+from bench.comparison import Case, Sample, cases, measured, row
+from bench.pair import Live, ask, live
+from bench.profiles import profile
+from bench.prompts import PROMPTS
+from bench.report import Report
+from edge.protocol.frames import Message, Sampling
+from edge.runtime import Generate
+
+COLUMNS = {
+    "temperature": "T",
+    "drafting": "drafts",
+    "scheme": "scheme",
+    "itl_ms": "ITL",
+    "itl_low_ms": "from",
+    "itl_high_ms": "to",
+    "over_cloud": "/ cloud",
+    "itl_p95_ms": "p95",
+    "ttft_ms": "TTFT",
+    "alpha": "α",
+    "gamma": "γ",
+    "steps_per_token": "steps",
+    "wasted_per_token": "wasted",
+    "up_bytes_per_token": "bytes up",
+    "edge_cpu_ms_per_token": "edge CPU",
+    "cloud_cpu_ms_per_token": "cloud CPU",
+    "over_formula": "/ formula",
+    "other_text": "differ",
+}
+"""Of the table for people; the JSON has more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    networks: Sequence[str]
+    temperatures: Sequence[float] = (0.0, 0.8)
+    prompts: int = 6
+    tokens: int = 100
+    rounds: int = 1
+
+    @property
+    def answers(self) -> int:
+        return self.rounds * self.prompts * len(self.networks) * len(cases(self.temperatures))
+
+
+Samples = dict[tuple[str, Case], list[Sample]]
+
+
+async def run(settings: Settings, advance: Callable[[], None] = lambda: None) -> list[Mapping[str, Any]]:
+    links = {name: profile(name).link for name in settings.networks}
+    found: Samples = {}
+    rtts: dict[str, float] = {}
+    async with live(links) as pair:
+        cloud = psutil.Process(pair.cloud_pid)
+        for number in range(settings.rounds):
+            for prompt in range(settings.prompts):
+                for name in links:
+                    await _question(pair, cloud, settings, name, prompt, number, found, advance)
+                    rtts[name] = max(links[name].median_s, pair.runtimes[name].connection.rtt_s or 0.0)
+    return [
+        row(name, case, samples, found[name, Case("cloud", "eager", case.temperature, "none")], rtts[name])
+        for (name, case), samples in found.items()
+    ]
+
+
+async def _question(
+    pair: Live[str],
+    cloud: psutil.Process,
+    settings: Settings,
+    name: str,
+    prompt: int,
+    number: int,
+    found: Samples,
+    advance: Callable[[], None],
+) -> None:
+    """One question to all cases over one network."""
+    runtime = pair.runtimes[name]
+    link_s = max(profile(name).link.median_s, runtime.connection.rtt_s or 0.0)
+    # Both sides compute the prompt before, as they have when a conversation goes on.
+    warm = Case("eager", "eager", 0.0, "top-1")
+    await ask(runtime, _request(warm, prompt, number, 8, None))
+    for case in cases(settings.temperatures):
+        length = None
+        if case.policy == "sync":
+            eager = found[name, Case("eager", "eager", case.temperature, case.drafting)]
+            length = measured(eager, link_s).best_length()
+        request = _request(case, prompt, number, settings.tokens, length)
+        edge_s, cloud_s = time.process_time(), _cpu_s(cloud)
+        answer = await ask(pair.beside if case.drafting == "n-gram" else runtime, request)
+        sample = Sample(answer, time.process_time() - edge_s, _cpu_s(cloud) - cloud_s, length)
+        found.setdefault((name, case), []).append(sample)
+        advance()
+
+
+def _request(case: Case, prompt: int, number: int, tokens: int, length: int | None) -> Generate:
+    seed = 1000 * number + prompt
+    return Generate(
+        messages=(Message("user", PROMPTS[prompt]),),
+        sampling=Sampling(temperature=case.temperature, top_p=0.95 if case.temperature else 1.0, seed=seed),
+        max_tokens=tokens,
+        policy=case.policy,
+        draft=case.drafting != "none",
+        coupled=case.drafting == "coupled",
+        draft_length=length,
+    )
+
+
+def _cpu_s(process: psutil.Process) -> float:
+    times = process.cpu_times()
+    return float(times.user + times.system)
+
+
+def command(report: Report, settings: Settings) -> None:
+    with report.progress() as progress:
+        task = progress.add_task("answers", total=settings.answers)
+        rows = asyncio.run(run(settings, lambda: progress.advance(task)))
+    for name in settings.networks:
+        report.say(f"{name}: {profile(name).source}")
+        own = [{short: row[key] for key, short in COLUMNS.items()} for row in rows if row["network"] == name]
+        report.table(f"{name}: the embedded pair, ms; steps, drafts, bytes and CPU per token", own)
+    report.result({"rows": rows})

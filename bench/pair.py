@@ -1,0 +1,78 @@
+"""The embedded model pair, live: a gateway with the F16 target, and this process as the device with its 4-bit draft.
+
+Each has a process, a core and one thread; between them are the networks' proxies, in a process of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from typing import Generic
+
+from bench.gateway import Name, Plan, cores, gateway, pinned, proxies
+from bench.link import Link
+from edge.connection import Connection, Timing
+from edge.drafters.llama_cpp import LlamaCppDrafter
+from edge.drafters.ngram import NgramDrafter
+from edge.events import Committed, Ended, Event
+from edge.generate import Generate
+from edge.models import default_directory, pair
+from edge.runtime import Runtime
+
+_TIMING = Timing(ping_s=0.5)
+"""So that the round trip is known early."""
+
+
+@dataclass(frozen=True, slots=True)
+class Live(Generic[Name]):
+    runtimes: dict[Name, Runtime]
+    """For each network."""
+    beside: Runtime
+    """With an n-gram drafter, next to the gateway: no network."""
+    cloud_pid: int
+
+
+@asynccontextmanager
+async def live(links: Mapping[Name, Link]) -> AsyncIterator[Live[Name]]:
+    edge_core, cloud_core = cores()
+    async with AsyncExitStack() as stack:
+        address = await stack.enter_async_context(gateway(Plan(engine="llama_cpp", core=cloud_core, streams=1)))
+        ports = await stack.enter_async_context(proxies(address.port, links))
+        # Not before: a child begins where its parent is.
+        stack.enter_context(pinned(edge_core))
+        drafter = LlamaCppDrafter(pair(default_directory()).draft, streams=1, threads=1)
+        stack.callback(drafter.close)
+
+        async def connect(port: int) -> Connection:
+            url = f"http://127.0.0.1:{port}"
+            connection = Connection(url, key=address.key, fingerprint=drafter.fingerprint, timing=_TIMING)
+            return await stack.enter_async_context(connection)
+
+        runtimes = {
+            name: await stack.enter_async_context(Runtime(await connect(port), drafter)) for name, port in ports.items()
+        }
+        ngram = Runtime(await connect(address.port), NgramDrafter(), vocabulary=drafter.vocabulary)
+        yield Live(runtimes, await stack.enter_async_context(ngram), address.pid)
+
+
+@dataclass(slots=True)
+class Answer:
+    tokens: tuple[int, ...]
+    ended: Ended
+    events: tuple[Event, ...] = ()
+    """All but the last."""
+
+
+async def ask(runtime: Runtime, request: Generate) -> Answer:
+    """Raises RuntimeError for an answer without two tokens: it has no ITL."""
+    events: list[Event] = []
+    async for event in runtime.generate(request):
+        if not isinstance(event, Ended):
+            events.append(event)
+            continue
+        tokens = tuple(token.id for e in events if isinstance(e, Committed) for token in e.tokens)
+        if event.reason not in ("stop", "length") or len(tokens) < 2:
+            raise RuntimeError(f"an answer ended after {len(tokens)} tokens: {event.reason}")
+        return Answer(tokens, event, tuple(events))
+    raise RuntimeError("the stream ended without saying so")
