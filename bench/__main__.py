@@ -181,6 +181,31 @@ def redaction(
     bench.command(Report(as_json=as_json), seed)
 
 
+@app.command()
+def clients(
+    clients: Annotated[int, typer.Option(help="Streaming clients at once.")] = 200,
+    seconds: Annotated[float, typer.Option(help="All rounds together.")] = 60.0,
+    rounds: Annotated[int, typer.Option(help="After each the gateway's memory is read.")] = 10,
+    as_json: Json = False,
+) -> None:
+    """Many clients on the scripted engine: errors, CPU per token, memory; what key and quotas cost (about a minute)."""
+    from bench import clients as bench
+
+    bench.command(Report(as_json=as_json), clients, seconds, rounds)
+
+
+@app.command()
+def fairness(
+    seconds: Annotated[float, typer.Option(help="Of each part.")] = 20.0,
+    stalled: Annotated[int, typer.Option(help="Sockets that nobody reads.")] = 500,
+    as_json: Json = False,
+) -> None:
+    """Two tenants of weights 3 and 1; and one beside another's stalled sockets (about 2 minutes)."""
+    from bench import fairness as bench
+
+    bench.command(Report(as_json=as_json), seconds, stalled)
+
+
 @app.callback()
 def _machine() -> None:
     Report(as_json=True).say(describe(machine()))

@@ -41,6 +41,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """A scripted step."""
     core: int | None = None
     streams: int = 8
+    admin_key: str = ""
 
 
 class Address(msgspec.Struct, frozen=True):
@@ -104,7 +105,7 @@ def _engine(plan: Plan, settings: Settings) -> Engine:
 def main(argument: str) -> None:
     plan = msgspec.json.decode(argument, type=Plan)
     with pinned(plan.core), tempfile.TemporaryDirectory() as folder:
-        values: dict[str, Any] = {"engine": plan.engine, "engine_streams": plan.streams}
+        values: dict[str, Any] = {"engine": plan.engine, "engine_streams": plan.streams, "admin_key": plan.admin_key}
         settings = Settings(port=0, data_dir=Path(folder), log_level="warning", **values)
         configure_logging(settings.log_format, settings.log_level)
         server = _Announcing(create_app(settings, _engine(plan, settings)), settings)
