@@ -52,6 +52,8 @@ class Settings(BaseSettings):
     """Streams in one step of the target."""
     engine_queue: int = Field(default=64, ge=1)
     """Streams that wait for their turn; more are told to come back."""
+    engine_queue_s: float = Field(default=60.0, gt=0)
+    """Expected wait for a turn; who would wait longer is told when to come back."""
     gpu_layers: int = Field(default=0, ge=-1)
     share_prefixes: bool = False
     engine_step_tokens: int = Field(default=252, ge=2)

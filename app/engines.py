@@ -66,6 +66,7 @@ def _scripted(settings: Settings) -> Callable[..., Engine]:
         streams=settings.engine_streams,
         context=settings.context,
         queue=settings.engine_queue,
+        queue_s=settings.engine_queue_s,
         step_tokens=settings.engine_step_tokens,
         draft_tokens=settings.engine_draft_tokens,
     )
@@ -83,6 +84,7 @@ def _llama_cpp(settings: Settings) -> Callable[..., Engine]:
         threads=settings.target_threads,
         gpu_layers=settings.gpu_layers,
         queue=settings.engine_queue,
+        queue_s=settings.engine_queue_s,
         share_prefixes=settings.share_prefixes,
         step_tokens=settings.engine_step_tokens,
         prefill_tokens=settings.engine_prefill_tokens,

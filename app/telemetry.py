@@ -115,6 +115,10 @@ class Metrics:
             "paceline_engine_context_used": ("Tokens in the KV cache.", lambda: load().context_used),
             "paceline_engine_context_total": ("Room of the KV cache, tokens.", lambda: load().context_total),
             "paceline_engine_step_seconds": ("Recent mean duration of a step.", lambda: load().step_s),
+            "paceline_engine_step_error": (
+                "Cost model: 90th percentile of its relative error over recent steps.",
+                lambda: load().step_error,
+            ),
         }
         for name, (what, value) in gauges.items():
             Gauge(name, what, registry=r).set_function(value)

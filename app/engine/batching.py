@@ -85,8 +85,12 @@ class BatchingEngine:
         if self._thread is None or self._failure is not None:
             raise EngineFailed(self._failure or "the engine isn't running")
         request.check(self.model)
-        if len(self._queued) >= self.capacity.queue:
-            raise Overloaded(f"{len(self._queued)} requests are waiting", retry_after_s=self._retry_after_s())
+        delay_s = len(self._queued) * self._stream_s / self.capacity.sequences
+        if len(self._queued) >= self.capacity.queue or delay_s > self.capacity.queue_s:
+            raise Overloaded(
+                f"{len(self._queued)} requests are waiting, for about {delay_s:.0f} s",
+                retry_after_s=max(self._retry_after_s(), delay_s - self.capacity.queue_s),
+            )
         stream = Stream.of(
             request,
             context=self.capacity.context,
@@ -141,6 +145,8 @@ class BatchingEngine:
             generation.apply(progress)
             if progress.finished is not None:
                 self._forget(generation, now)
+        for generation, worth in published.windows:
+            generation.widen(self._window if worth else 1)
         if published.failure is not None:
             for generation in list(self._live):
                 self._finish(generation, "error")

@@ -80,6 +80,7 @@ class LlamaCppEngine(BatchingEngine):
         gpu_layers: int = 0,
         kv_tokens: int | None = None,
         queue: int = 64,
+        queue_s: float = float("inf"),
         step_tokens: int = 252,
         prefill_tokens: int = 63,
         draft_tokens: int = 8,
@@ -105,6 +106,7 @@ class LlamaCppEngine(BatchingEngine):
             prefill_tokens=prefill_tokens,
             draft_tokens=draft_tokens,
             queue=queue,
+            queue_s=queue_s,
             share_prefixes=share_prefixes,
         )
         settings = ContextSettings(

@@ -31,6 +31,9 @@ from edge.protocol.verifying import Offered
 
 logger = logging.getLogger(__name__)
 
+WINDOW_STEPS = 32
+"""Steps after which it is looked at anew how far ahead drafting is worth it."""
+
 
 @dataclass(slots=True)
 class Published:
@@ -41,6 +44,8 @@ class Published:
     placed: list[Generation] = field(default_factory=list)
     """Those that have left the queue."""
     failure: str | None = None
+    windows: list[tuple[Generation, bool]] = field(default_factory=list)
+    """Whose drafts are worth the whole window, and whose not, if that was looked at."""
 
 
 @dataclass(slots=True, eq=False)
@@ -73,6 +78,7 @@ class StepLoop:
         self._progress: list[tuple[Generation, Progress]] = []
         self._step_s = 0.0
         self._last_step = (0, 0.0)
+        self._steps = 0
 
     def run(self) -> None:
         """Until the inbox says stop, or the model fails: then all streams end with reason `error`."""
@@ -133,6 +139,7 @@ class StepLoop:
         picked = self._pick(batch)
         now = self._clock()
         self._step_s += (now - began - self._step_s) * (0.1 if self._step_s else 1.0)
+        self._steps += 1
         self._last_step = (sum(len(run.tokens) for run in batch.runs), now - began)
         self._scheduler.update(batch, [pick.tokens if pick else () for pick in picked], now)
         for chunk, pick in zip(batch.chunks, picked, strict=True):
@@ -194,11 +201,18 @@ class StepLoop:
             job.queued = False
         if self._progress or placed or failure is not None:
             total = scheduler.capacity.kv_tokens
-            load = Load(
-                len(scheduler.running), len(scheduler.waiting), slots.tokens, total, self._step_s, *self._last_step
-            )
-            self._publish(Published(load, self._progress, [job.generation for job in placed], failure))
+            running, waiting = len(scheduler.running), len(scheduler.waiting)
+            error = scheduler.auto.cost.error() or 0.0
+            load = Load(running, waiting, slots.tokens, total, self._step_s, *self._last_step, error)
+            windows = self._windows()
+            self._publish(Published(load, self._progress, [job.generation for job in placed], failure, windows))
             self._progress = []
+
+    def _windows(self) -> list[tuple[Generation, bool]]:
+        """Every so many steps: whose drafts are worth making more than one ahead."""
+        if self._steps % WINDOW_STEPS:
+            return []
+        return [(self._by_stream[stream].generation, worth) for stream, worth in self._scheduler.worthwhile()]
 
 
 def _usage(stream: Stream) -> Usage:

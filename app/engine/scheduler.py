@@ -44,6 +44,8 @@ class Capacity:
     """Drafts of one stream that are checked in a step."""
     queue: int = 64
     """Streams that wait for a slot."""
+    queue_s: float = float("inf")
+    """Expected wait for a slot, seconds, beyond which a stream is refused."""
     share_prefixes: bool = False
     """Whether a tenant may profit from another's prompt."""
     prefill_slowdown: float = 0.2

@@ -99,6 +99,7 @@ class ScriptedEngine(BatchingEngine):
         streams: int = 8,
         context: int = 2048,
         queue: int = 64,
+        queue_s: float = float("inf"),
         draft_tokens: int = 8,
         step_tokens: int = 256,
         window: int = 32,
@@ -114,6 +115,7 @@ class ScriptedEngine(BatchingEngine):
             step_tokens=step_tokens,
             draft_tokens=draft_tokens,
             queue=queue,
+            queue_s=queue_s,
         )
 
         def load_model() -> ScriptedModel:

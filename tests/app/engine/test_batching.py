@@ -409,3 +409,30 @@ async def test_a_prompt_that_begins_alike_is_not_computed_again_within_a_tenant(
         assert model.tokens - before == 1  # type: ignore[union-attr]
         await read(engine.submit(request((*long, 3), max_tokens=1, tenant="other")))
         assert model.tokens - before == 1 + 201  # type: ignore[union-attr]
+
+
+async def test_a_stream_that_would_wait_too_long_is_refused_with_a_time_to_come_back() -> None:
+    async with gated(streams=1, queue=8, queue_s=1.5) as (engine, gate):
+        first = engine.submit(request())
+        await gate.entered.wait()
+        gate.step()
+        await anext(first.events())
+        queued = [engine.submit(request()) for _ in range(2)]  # a second each, as long as nothing better is known
+        with pytest.raises(Overloaded) as refusal:
+            engine.submit(request())
+        assert refusal.value.retry_after_s >= 0.5
+        gate.open()
+        assert all(len(tokens) == 40 for tokens in await asyncio.gather(read(first), *map(read, queued)))
+
+
+async def test_devices_are_told_where_drafting_ahead_is_not_worth_it() -> None:
+    async with running(streams=2, token_s=0.002, window=16) as engine:
+        generation = engine.submit(request(policy="auto", max_tokens=120))
+        await read_drafting(generation, [1] * 120)
+        assert generation.window == 1
+
+
+async def test_the_cost_models_error_is_reported() -> None:
+    async with running(streams=1, step_s=0.003) as engine:
+        await read(engine.submit(request()))
+        assert 0 < engine.load().step_error < 1
