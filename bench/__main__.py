@@ -206,6 +206,19 @@ def fairness(
     bench.command(Report(as_json=as_json), seconds, stalled)
 
 
+@app.command()
+def page(
+    rtt_ms: Annotated[str, typer.Option(help="Round-trip times, ms, added in the page.")] = "0,80",
+    prompts: Annotated[int, typer.Option(help="How many prompts.")] = 4,
+    tokens: Annotated[int, typer.Option(help="Of each answer.")] = 64,
+    as_json: Json = False,
+) -> None:
+    """The draft model in a browser's tab: its rate, and ITL beside cloud-only (about 3 minutes; needs chromium)."""
+    from bench import page as bench
+
+    bench.command(Report(as_json=as_json), _floats(rtt_ms), prompts, tokens)
+
+
 @app.callback()
 def _machine() -> None:
     Report(as_json=True).say(describe(machine()))

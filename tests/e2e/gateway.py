@@ -1,4 +1,4 @@
-"""A gateway for end-to-end tests: the real one, on the scripted engine, served in the test's own event loop."""
+"""A gateway for end-to-end tests: the real one, served in the test's own event loop, on whatever engine is given."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Self
 from pydantic import SecretStr
 
 from app.config import Settings
+from app.engine.base import Engine
 from app.engine.scripted import ScriptedEngine
 from app.main import create_app
 from app.server import Server
@@ -30,12 +31,13 @@ class Gateway:
     def __init__(
         self,
         data: Path,
-        script: Script,
+        target: Script | Engine,
         *,
         port: int = 0,
         step_s: float = 0.0,
         grace_s: float = 60.0,
         admin_key: str = "",
+        hold_ms: float = 50,
     ) -> None:
         self.port = port
         self._settings = Settings(
@@ -45,9 +47,9 @@ class Gateway:
             grace_s=grace_s,
             admin_key=SecretStr(admin_key),
             log_level="error",
-            hold_ms=50,
+            hold_ms=hold_ms,
         )
-        self.engine = ScriptedEngine(script=script, step_s=step_s)
+        self.engine = ScriptedEngine(script=target, step_s=step_s) if isinstance(target, Script) else target
         self._server: _Server | None = None
         self._serving: asyncio.Task[None] | None = None
 

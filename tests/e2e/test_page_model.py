@@ -1,0 +1,107 @@
+"""The page for real: the draft model in WebAssembly in the tab, the target on llama.cpp behind the gateway."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from edge.models import default_directory, pair
+from tests.e2e.gateway import Gateway
+from tests.e2e.test_page import ANSWER, CHROMIUM, ask, opened, text_of
+
+pytest.importorskip("playwright", reason="playwright drives the browser, and is not installed")
+pytest.importorskip("llama_cpp", reason="llama.cpp runs the target, and is not installed")
+from playwright.async_api import Page, expect
+
+from app.engine.llama_cpp import LlamaCppEngine
+
+ROOT = Path(__file__).parents[2]
+MODELS = pair(default_directory())
+QUESTION = "Why is the sky blue?"
+
+pytestmark = [
+    pytest.mark.skipif(CHROMIUM is None, reason="the browser `chromium` is not installed"),
+    pytest.mark.skipif(not MODELS.target.is_file(), reason="the embedded models are not in the cache: make models"),
+    pytest.mark.skipif(not (ROOT / "static/vendor/wllama").is_dir(), reason="the page's libraries: make page"),
+    pytest.mark.timeout(240),
+]
+
+
+def target() -> LlamaCppEngine:
+    return LlamaCppEngine(MODELS.target, model_id=MODELS.target.stem, streams=2)
+
+
+async def test_the_model_in_the_tab_drafts_and_the_text_is_the_apis(tmp_path: Path) -> None:
+    """Policy hold, so that drafts are in time however slow this machine is; the text must not depend on it. At
+    temperature 0.8 both sides use the same noise, from the seed that the page drew.
+    """
+    async with Gateway(tmp_path, target(), hold_ms=30_000) as gateway, opened(gateway) as page:
+        sent = await _ready(page, gateway)
+        await _choose(page, drafter="model", policy="hold", temperature="0.8", length="64")
+        await page.evaluate(
+            """() => { window.ghosts = 0; new MutationObserver((changes) => changes.forEach(({addedNodes}) =>
+               addedNodes.forEach((node) => { if (node.className === "ghost") window.ghosts += 1; })
+            )).observe(document.getElementById("turns"), {childList: true, subtree: true}); }"""
+        )
+        await ask(page, QUESTION)
+        await page.wait_for_selector(ANSWER, timeout=200_000)
+        assert await page.locator('.text [data-origin="accepted"]').count() > 10
+        # Each correction on the page stands where a rolled-back draft was drawn, and lifted off.
+        corrected = await page.locator('.text [data-origin="corrected"]').count()
+        assert await page.evaluate("window.ghosts") >= corrected > 0
+        await page.evaluate("navigator.clipboard.writeText = async (text) => { window.copied = text; }")
+        await page.click("text=Copy")
+        assert await page.evaluate("window.copied") == await _by_api(gateway, sent)
+
+
+async def test_a_race_on_the_real_target_gives_one_text(tmp_path: Path) -> None:
+    async with Gateway(tmp_path, target()) as gateway, opened(gateway, f"#key={gateway.key}") as page:
+        await _choose(page, drafter="ngram", policy="eager", temperature="0.8", length="64")
+        await page.click("[data-view=race]")
+        await ask(page, "Repeat this twice: A paceline is a line of cyclists who ride close behind one another.")
+        await expect(page.locator(".verdict")).to_have_attribute("data-same", "true", timeout=60_000)
+
+
+async def test_privacy_mode_local_sends_nothing(tmp_path: Path) -> None:
+    async with Gateway(tmp_path, target()) as gateway, opened(gateway) as page:
+        sent = await _ready(page, gateway)
+        await _choose(page, privacy="local", length="64")
+        await ask(page, QUESTION)
+        await page.wait_for_selector(ANSWER, timeout=200_000)
+        assert len(await text_of(page)) > 40
+        assert {json.loads(frame)[0] for frame in sent} <= {"hello", "ping"}
+        await page.click("[data-view=left]")
+        await expect(page.locator(".left-body")).to_have_text("Nothing.")
+
+
+async def _ready(page: Page, gateway: Gateway) -> list[str]:
+    """Load the page until the draft model runs in it; gives the frames that it sends from now on."""
+    sent: list[str] = []
+    page.on("websocket", lambda socket: socket.on("framesent", lambda frame: sent.append(str(frame))))
+    # The page draws its seed from here: the same each time, so that the test is, too.
+    await page.add_init_script("crypto.getRandomValues = (array) => array.fill(7);")
+    await page.goto(f"{gateway.url}/?threads=1#key={gateway.key}")
+    await expect(page.locator("#offer")).to_have_attribute("data-state", "ready", timeout=60_000)
+    return sent
+
+
+async def _choose(page: Page, **settings: str) -> None:
+    await page.click("#settings-button")
+    for name, value in settings.items():
+        await page.select_option(f"#{name}", value)
+
+
+async def _by_api(gateway: Gateway, sent: list[str]) -> str:
+    """What a plain client of the API gets for the question and seed that the page sent."""
+    opening: list[Any] = next(json.loads(frame) for frame in sent if frame.startswith('["open"'))
+    _, _, model, _, messages, _, sampling, max_tokens, *_ = opening
+    body = {"model": model, "messages": messages, "max_tokens": max_tokens, **sampling}
+    async with httpx2.AsyncClient(timeout=60) as client:
+        headers = {"Authorization": f"Bearer {gateway.key}"}
+        answer = await client.post(f"{gateway.url}/v1/chat/completions", json=body, headers=headers)
+    text: str = answer.json()["choices"][0]["message"]["content"]
+    return text
