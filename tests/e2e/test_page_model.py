@@ -21,6 +21,9 @@ from app.engine.llama_cpp import LlamaCppEngine
 
 ROOT = Path(__file__).parents[2]
 MODELS = pair(default_directory())
+MISTAKEN = (
+    "Correct the spelling mistakes and write out the whole text: Cyclists ride close behind one anothr in a line."
+)
 QUESTION = "Why is the sky blue?"
 
 pytestmark = [
@@ -41,20 +44,27 @@ async def test_the_model_in_the_tab_drafts_and_the_text_is_the_apis(tmp_path: Pa
     """
     async with Gateway(tmp_path, target(), hold_ms=30_000) as gateway, opened(gateway) as page:
         sent = await _ready(page, gateway)
-        await _choose(page, drafter="model", policy="hold", temperature="0.8", length="64")
         await page.evaluate(
             """() => { window.ghosts = 0; new MutationObserver((changes) => changes.forEach(({addedNodes}) =>
                addedNodes.forEach((node) => { if (node.className === "ghost") window.ghosts += 1; })
             )).observe(document.getElementById("turns"), {childList: true, subtree: true}); }"""
         )
-        await ask(page, QUESTION)
-        await page.wait_for_selector(ANSWER, timeout=200_000)
-        assert await page.locator('.text [data-origin="accepted"]').count() > 10
+        # n-grams copy the mistake, the target mends it: a rollback, drawn. Then the same conversation with the model.
+        await _choose(page, drafter="ngram", policy="eager", temperature="0", length="64")
+        await ask(page, MISTAKEN)
+        await expect(page.locator(ANSWER)).to_have_count(1, timeout=60_000)
         # Each correction on the page stands where a rolled-back draft was drawn, and lifted off.
         corrected = await page.locator('.text [data-origin="corrected"]').count()
         assert await page.evaluate("window.ghosts") >= corrected > 0
+        await page.select_option("#drafter", "model")
+        await page.select_option("#policy", "hold")
+        await page.select_option("#temperature", "0.8")
+        await ask(page, QUESTION)
+        await expect(page.locator(ANSWER)).to_have_count(2, timeout=200_000)
+        model_answer = page.locator(ANSWER).nth(1)
+        assert await model_answer.locator('.text [data-origin="accepted"]').count() > 10
         await page.evaluate("navigator.clipboard.writeText = async (text) => { window.copied = text; }")
-        await page.click("text=Copy")
+        await model_answer.get_by_text("Copy").click()
         assert await page.evaluate("window.copied") == await _by_api(gateway, sent)
 
 
@@ -97,7 +107,7 @@ async def _choose(page: Page, **settings: str) -> None:
 
 async def _by_api(gateway: Gateway, sent: list[str]) -> str:
     """What a plain client of the API gets for the question and seed that the page sent."""
-    opening: list[Any] = next(json.loads(frame) for frame in sent if frame.startswith('["open"'))
+    opening: list[Any] = [json.loads(frame) for frame in sent if frame.startswith('["open"')][-1]
     _, _, model, _, messages, _, sampling, max_tokens, *_ = opening
     body = {"model": model, "messages": messages, "max_tokens": max_tokens, **sampling}
     async with httpx2.AsyncClient(timeout=60) as client:

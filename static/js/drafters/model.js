@@ -37,7 +37,9 @@ export class ModelDrafter {
     const llama = new Wllama(paths, { suppressNativeLog: true });
     await llama.loadModel([file], { n_ctx: context, n_batch: BATCH_TOKENS, n_threads: threads });
     await llama.samplingInit({ temp: 0 });
-    return new ModelDrafter(llama, { name, context, vocabulary: await llama.getVocab() });
+    // wllama 2.4 lists as many empty pieces as there are tokens before the tokens' own.
+    const vocabulary = (await llama.getVocab()).slice(-llama.getLoadedContextInfo().n_vocab);
+    return new ModelDrafter(llama, { name, context, vocabulary });
   }
 
   constructor(llama, { name, context, vocabulary }) {
