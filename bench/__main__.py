@@ -144,7 +144,7 @@ def capacity(
     seed: Annotated[int, typer.Option(help="Of arrivals, acceptance and jitter.")] = 0,
     as_json: Json = False,
 ) -> None:
-    """Simulated: ITL, goodput and steps per token of each policy as load rises (about 6 minutes)."""
+    """Simulated: ITL, goodput and steps per token of each policy as load rises (about 10 minutes)."""
     from bench import capacity as bench
 
     bench.command(Report(as_json=as_json), measured_s, seed)
