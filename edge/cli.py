@@ -211,6 +211,78 @@ def models_list(as_json: AsJson = False) -> None:
 
 
 @app.command()
+def quantize(
+    target: Annotated[str, typer.Argument(help="GGUF file, or its name in the model cache.")],
+    bits: Annotated[int, typer.Option(help="A weight: 8, 6, 5, 4, 3 or 2.")] = 4,
+    kind: Annotated[str, typer.Option(help="llama.cpp's name instead, such as Q4_0.", show_default=False)] = "",
+    out: Annotated[Path | None, typer.Option("--out", help="Where to; default: beside the target.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make a draft model: the target's weights in fewer bits."""
+    import msgspec
+
+    from edge.errors import EdgeError
+    from edge.models import ModelError, find
+    from edge.quantize import KINDS, make_draft
+
+    if not kind and bits not in KINDS:
+        _fail(f"--bits {bits}: there are {', '.join(map(str, KINDS))}.")
+    try:
+        path = find(target, _settings().model_dir.expanduser())
+        with _console(stderr=as_json).status(f"Quantising {path.name} …"):
+            made = make_draft(path, kind or KINDS[bits], out)
+    except (EdgeError, ModelError) as error:
+        _fail(str(error))
+    if made.requantised:
+        typer.secho(f"The source is {made.source}: what it lost to its bits stays lost.", err=True, fg="yellow")
+    if as_json:
+        facts = {"path": str(made.path), "source": made.source, "made": made.made, "bytes": made.made_bytes}
+        typer.echo(msgspec.json.encode(facts | {"requantised": made.requantised}).decode())
+        return
+    typer.echo(f"{made.path}: {made.made}, {made.made_bytes / 1e6:.0f} MB of weights ({made.source_bytes / 1e6:.0f}).")
+    typer.echo(f"How good it is: paceline-edge evaluate {made.path} --target {path}")
+
+
+@app.command()
+def evaluate(
+    draft: Annotated[str, typer.Argument(help="GGUF file, or its name in the model cache.")],
+    target: Annotated[str, typer.Option("--target", help="The model that it drafts for, as GGUF.")],
+    text: Annotated[Path | None, typer.Option("--text", help="Measure perplexity on this file.")] = None,
+    tokens: Annotated[int, typer.Option(min=16, max=512, help="Of each of the six answers.")] = 64,
+    threads: Annotated[int, typer.Option(min=1)] = 1,
+    rtt_ms: Annotated[float, typer.Option(min=0, help="Round trip to the cloud, for the recommendation.")] = 80.0,
+    as_json: AsJson = False,
+) -> None:
+    """Measure a draft against a target: perplexity, acceptance, speed, memory, and whether it pays."""
+    import msgspec
+
+    from edge.errors import EdgeError
+    from edge.evaluate import evaluate as measure
+    from edge.models import ModelError, find
+    from edge.terminal import evaluation_report
+
+    directory = _settings().model_dir.expanduser()
+    try:
+        content = text.read_text(encoding="utf-8") if text is not None else None
+        with _console(stderr=as_json).status("Loading …") as status:
+            found = measure(
+                find(draft, directory),
+                find(target, directory),
+                text=content,
+                tokens=tokens,
+                threads=threads,
+                rtt_s=rtt_ms / 1000,
+                progress=lambda what: status.update(f"Measuring: {what} …"),
+            )
+    except (EdgeError, ModelError, OSError, UnicodeError) as error:
+        _fail(str(error))
+    if as_json:
+        typer.echo(msgspec.json.encode(found).decode())
+    else:
+        _console().print(evaluation_report(found))
+
+
+@app.command()
 def version() -> None:
     """Print the version."""
     try:
@@ -236,10 +308,10 @@ def _settings(**given: object) -> DeviceSettings:
     return settings
 
 
-def _console() -> Console:
+def _console(*, stderr: bool = False) -> Console:
     from rich.console import Console
 
-    return Console()
+    return Console(stderr=stderr)
 
 
 def _fail(message: str) -> NoReturn:

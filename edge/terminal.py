@@ -14,11 +14,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from io import StringIO
 from types import TracebackType
-from typing import Final, Protocol, TextIO
+from typing import TYPE_CHECKING, Final, Protocol, TextIO
 
 from rich import box
 from rich.cells import cell_len
-from rich.console import Console, ConsoleOptions, RenderResult
+from rich.console import Console, ConsoleOptions, Group, RenderResult
 from rich.live import Live
 from rich.progress import BarColumn, DownloadColumn, TaskID, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as ProgressBars
@@ -28,6 +28,9 @@ from rich.text import Text
 from edge.figures import Figures
 from edge.models import Progress
 from edge.privacy import Disclosure
+
+if TYPE_CHECKING:
+    from edge.evaluate import Evaluation
 
 _VANISHES_S: Final = 0.35
 """How long drafts that were rolled back stay, struck through: long enough to be seen."""
@@ -316,3 +319,33 @@ def disclosures_report(disclosures: Sequence[Disclosure], path: str) -> Text:
 
 def _indented(text: str) -> str:
     return "\n".join(f"  │ {line}" for line in printable(text).splitlines())
+
+
+def evaluation_report(found: Evaluation) -> Group:
+    """What `paceline-edge evaluate` measured."""
+    table = Table(box=None, header_style="dim")
+    for name in ("", "weights", "tokens/s", "perplexity"):
+        table.add_column(name, justify="left" if not name else "right")
+    table.add_row(
+        f"draft   {found.draft}",
+        f"{found.draft_bytes / 1e6:.0f} MB",
+        f"{found.draft_tokens_per_s:.1f}",
+        f"{found.perplexity:.3f}",
+    )
+    table.add_row(
+        f"target  {found.target}",
+        f"{found.target_bytes / 1e6:.0f} MB",
+        f"{found.target_tokens_per_s:.1f}",
+        f"{found.target_perplexity:.3f}",
+    )
+    positions = "  ".join("–" if alpha is None else f"{alpha:.2f}" for alpha in found.alpha_by_position)
+    return Group(
+        table,
+        Text(f"Perplexity on {found.perplexity_text}.", style="dim"),
+        Text(f"α = {found.alpha:.3f} over {found.tokens} tokens; by position in a run of drafts: {positions}"),
+        Text(
+            f"E[A] = {found.expected_accepted:.2f} accepted of {len(found.alpha_by_position)} drafts, counted; "
+            f"{found.expected_accepted_formula:.2f} if places were independent"
+        ),
+        Text(found.recommendation, style="bold"),
+    )
