@@ -170,6 +170,18 @@ def vllm(
     bench.command(Report(as_json=as_json), settings)
 
 
+@app.command("draft_only")
+def draft_only(
+    prompts: Annotated[int, typer.Option(help="How many prompts.")] = 12,
+    tokens: Annotated[int, typer.Option(help="Of each answer.")] = 64,
+    as_json: Json = False,
+) -> None:
+    """What privacy mode `draft_only` is worth, judged by the target (about 2 minutes; not a timing)."""
+    from bench import draft_only as bench
+
+    bench.command(Report(as_json=as_json), prompts, tokens)
+
+
 @app.command()
 def redaction(
     seed: Annotated[int, typer.Option(help="Of the made-up data.")] = 8,

@@ -19,7 +19,6 @@ from edge.drafters.base import Drafter
 from edge.drafters.load import load_drafter
 from edge.errors import EdgeError, Unreachable
 from edge.keyboard import Lines
-from edge.privacy import NotYet, require_available
 from edge.protocol.errors import ProtocolError, Unauthorised
 from edge.protocol.frames import Message, Sampling
 from edge.redacted import RedactedRoute
@@ -63,9 +62,8 @@ def run_chat(settings: DeviceSettings, wishes: Wishes, question: str | None) -> 
     out = Console()
     screens = Screens(out, out if out.is_terminal and not wishes.as_json else Console(stderr=True))
     try:
-        require_available(settings.privacy)
         asyncio.run(_chat(settings, wishes, question, screens))
-    except (EdgeError, ProtocolError, NotYet) as error:
+    except (EdgeError, ProtocolError) as error:
         screens.side.print(Text(advice(error), style="red"))
         return 1
     except KeyboardInterrupt:

@@ -86,11 +86,11 @@ def evaluate(
     Raises EdgeError: a file can't be loaded, tokenizers differ, or the text is too short.
     """
     try:
-        with_target = _Reader(target, threads)
+        with_target = Reader(target, threads)
     except LlamaError as error:
         raise EdgeError(str(error)) from error
     try:
-        with_draft = _Reader(draft, threads)
+        with_draft = Reader(draft, threads)
     except LlamaError as error:
         with_target.close()
         raise EdgeError(str(error)) from error
@@ -102,7 +102,7 @@ def evaluate(
 
 
 def _compare(
-    draft: _Reader, target: _Reader, text: str | None, tokens: int, rtt_s: float, progress: Callable[[str], None]
+    draft: Reader, target: Reader, text: str | None, tokens: int, rtt_s: float, progress: Callable[[str], None]
 ) -> Evaluation:
     if draft.model.vocabulary.fingerprint != target.model.vocabulary.fingerprint:
         raise EdgeError("The two have different tokenizers: this draft's ids mean other texts to that target.")
@@ -164,7 +164,7 @@ def mean_run(agreed: Sequence[Sequence[bool]], length: int = LENGTH) -> float:
     return sum(runs) / len(runs) if runs else 0.0
 
 
-class _Reader:
+class Reader:
     """A model with a context to read texts in."""
 
     def __init__(self, path: Path, threads: int) -> None:

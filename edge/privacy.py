@@ -3,7 +3,7 @@
 A target model that verifies losslessly must see the context's token ids, and token ids are text to anyone who has the
 tokenizer. So nothing here claims to hide them: mode `full` sends the templated prompt, `redacted` the same with
 placeholders for what was recognised as personal data, `local` sends nothing, and the log shows what each has meant.
-`draft_only` is refused until it is built.
+`draft_only` sends draft tokens alone.
 
 The log is the device's own file: mode 0600, JSON lines, two per request. The first is written before anything leaves,
 the second when the request is over; a request without its second line was interrupted. At `limit_bytes` the file is set
@@ -24,20 +24,6 @@ from msgspec import Struct
 from edge.protocol.frames import Draft, EdgeFrame, Message, Open
 
 LIMIT_BYTES: Final = 10 << 20
-
-
-class NotYet(Exception):
-    """A privacy mode that this version hasn't got."""
-
-
-def require_available(mode: str) -> None:
-    """Raises NotYet, so that nobody believes that a mode protects them before it does."""
-    if mode == "draft_only":
-        raise NotYet(
-            f"Privacy mode {mode!r} does not exist yet. Use `full` (the prompt's token ids go to the gateway), "
-            "`redacted` (the same, with placeholders for recognised personal data) or `local` (nothing leaves; this "
-            "device's draft model answers alone)."
-        )
 
 
 class Prompt(Struct, frozen=True, tag="prompt"):

@@ -96,6 +96,8 @@ class HybridRoute:
         by = f"drafted here by {drafter.name}" if drafter is not None else "without drafts"
         self.name = "hybrid" if drafter is not None else "no drafts"
         self.title = f"{model.id} at {cloud.url}, {by}"
+        if privacy == "draft_only":
+            self.title += "; the prompt stays here, and so the answer is not the target's own"
 
     async def ask(self, question: Question, answer: Answer) -> Answered:
         request = Generate(
@@ -116,6 +118,8 @@ class HybridRoute:
                 self._recorder.over()
 
     async def compare(self, question: Question) -> Answered | None:
+        if self._privacy == "draft_only":  # cloud-only would send the prompt
+            return None
         over: Callable[[int], None] = lambda size: None  # noqa: E731
         if self._recorder is not None:
             over = self._recorder.asked(self._model.id, question.messages)

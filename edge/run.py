@@ -26,6 +26,7 @@ from edge.budget import Budget
 from edge.confidence import Tail
 from edge.connection import Connection
 from edge.drafters.base import Drafter, Proposal
+from edge.errors import EdgeError
 from edge.events import Committed, Drafted, Ended, Event, RolledBack
 from edge.generate import Generate
 from edge.meter import Meter
@@ -82,6 +83,8 @@ class Run:
         self._context = 0
         self._valid: int | None = None
         """None: the drafter's cache agrees with ledger and tail."""
+        self._dry = False
+        """It has said so itself: not because an end token was drafted."""
         self._exhausted = False
         """The drafter has nothing to propose in this context."""
         self._events: deque[Event] = deque()
@@ -135,8 +138,9 @@ class Run:
         except Exception:  # drafts are hints: the stream goes on without
             log.exception("the drafter failed; the stream goes on without drafts")
             self._meter.drafter_failed = True
-            self._exhausted = True
+            self._exhausted = self._dry = True
             self._flush()
+            self._check_starved()
 
     async def _visit(self, desk: Desk, count: int) -> None:
         """Let the drafter propose up to `count` tokens. They come to `_proposed` one by one, meanwhile."""
@@ -159,8 +163,9 @@ class Run:
 
         dry = await self._worker.run(partial(desk.visit, mend, count, self._turn, go_on, deliver, enough))
         if dry and context == self._context:
-            self._exhausted = True
+            self._exhausted = self._dry = True
             self._flush()
+            self._check_starved()
 
     async def _change(self) -> None:
         self._changed.clear()
@@ -247,7 +252,7 @@ class Run:
         self._meter.committed(now, len(new), change.agreed, contradicted, frame.step_us / 1e6)
         if change.feed:
             self._context += 1
-            self._exhausted = self._meter.drafter_failed
+            self._exhausted = self._dry = self._meter.drafter_failed
             self._valid = change.keep if self._valid is None else min(self._valid, change.keep)
         start = self._session.head - len(new)
         kinds = origins(len(new), agreed=change.agreed, accepted=frame.drafted, contradicted=contradicted)
@@ -258,6 +263,7 @@ class Run:
             self._emit(RolledBack(now, change.keep, change.rolled_back))
         self._repace()
         self._changed.set()
+        self._check_starved()
 
     def widened(self) -> None:
         self._changed.set()
@@ -272,6 +278,17 @@ class Run:
         rest = self._transcript.end(frame.kept_bytes)
         self._emit(Ended(now, frame.reason, rest, frame.kept_bytes, frame.usage, figures, measures))
         self._changed.set()
+
+    def _check_starved(self) -> None:
+        """A draft-only stream waits for drafts: when none can come any more it would wait for ever."""
+        session = self._session
+        ended = session.finish is not None or (session.head and session.ledger.tokens[-1] in self._ends)
+        if self._request.privacy != "draft_only" or not self._dry or session.tail or ended:
+            return
+        if session.head != self._request.max_tokens:  # there `finish` is under way
+            self._stream.cancel()
+            self._connection.wake(self._stream)
+            self.failed(EdgeError("The drafter can't go on (its context is full, or it failed): the answer ends here."))
 
     def failed(self, error: Exception) -> None:
         self._failure = error
@@ -302,7 +319,7 @@ def _open(request: Generate, *, text: bool) -> Open:
     return Open(
         0,
         request.model,
-        prompt=request.prompt,
+        prompt=() if request.privacy == "draft_only" else request.prompt,
         messages=request.messages,
         sampling=request.sampling,
         max_tokens=request.max_tokens,

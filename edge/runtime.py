@@ -100,6 +100,8 @@ class Runtime:
             request = replace(request, sampling=replace(request.sampling, seed=self._draw_seed()))
         if request.messages and self.vocabulary is not None:
             request = replace(request, prompt=tuple(self.vocabulary.render(request.messages)), messages=())
+        if request.privacy == "draft_only" and (self.drafter is None or not request.draft or not request.prompt):
+            raise InvalidRequest("privacy mode draft_only needs a drafter that is a language model with this tokenizer")
         run = Run(
             request,
             self.connection,

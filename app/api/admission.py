@@ -14,6 +14,7 @@ from edge.openai.job import Job
 from edge.openai.schemas import MAX_STOP_CHARACTERS, MAX_STOPS
 from edge.protocol.errors import InvalidRequest
 from edge.protocol.frames import Message, ModelInfo, Open, Policy, Sampling
+from edge.protocol.ledger import agreement
 
 
 def job_requests(jobs: Sequence[Job], tenant: TenantId, *, id: str) -> list[Request]:  # noqa: A002
@@ -43,6 +44,8 @@ def templated(frame: Open, engine: Engine) -> tuple[int, ...]:
             structured.check(frame.sampling.grammar, engine.vocabulary)
         except ValueError as error:
             raise InvalidRequest(f"sampling.grammar: {error}", stream=frame.stream) from error
+    if frame.privacy == "draft_only":
+        return _beginning(frame, engine)
     if bool(frame.prompt) == bool(frame.messages):
         raise InvalidRequest("send either prompt or messages", stream=frame.stream)
     if frame.prompt:
@@ -55,6 +58,14 @@ def templated(frame: Open, engine: Engine) -> tuple[int, ...]:
             [Message("system" if m.role == "developer" else m.role, m.content) for m in frame.messages]
         )
     )
+
+
+def _beginning(frame: Open, engine: Engine) -> tuple[int, ...]:
+    """What the template puts between any question and its answer: all that stands before a draft-only stream."""
+    if frame.prompt or frame.messages:
+        raise InvalidRequest("privacy: in draft_only no prompt is sent", stream=frame.stream)
+    one, other = (engine.vocabulary.render([Message("user", text)])[::-1] for text in ("a", "b"))
+    return tuple(one[: agreement(one, other)][::-1])
 
 
 def stream_request(
@@ -85,6 +96,7 @@ def stream_request(
         stop=frame.stop,
         policy=_policy(frame, tenant.terms, policy),
         hold_s=hold_s,
+        rule="typical" if frame.privacy == "draft_only" else "exact",
         committed=frame.committed,
         logprobs=frame.logprobs,
         drafter=drafter,
@@ -117,7 +129,6 @@ def _fault(frame: Open, prompt: tuple[int, ...], model: ModelInfo) -> str | None
             any(not 0 < len(s) <= MAX_STOP_CHARACTERS for s in frame.stop),
             f"stop: 1 to {MAX_STOP_CHARACTERS} characters each",
         ),
-        (frame.privacy == "draft_only", "privacy: draft_only isn't done yet"),
     )
     return next((message for wrong, message in checks if wrong), None)
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 from edge.openai.vocabulary import Vocabulary
 from edge.protocol.errors import InvalidRequest
 from edge.protocol.frames import ModelInfo, Policy, Reason, Sampling, TokenLogprob, Usage
+from edge.protocol.verifying import Rule
 
 if TYPE_CHECKING:
     from app.engine.generation import Generation
@@ -35,6 +36,8 @@ class Request:
     stop: tuple[str, ...] = ()
     policy: Policy = "eager"
     hold_s: float = 1.0
+    rule: Rule = "exact"
+    """`typical`: the prompt isn't here, and drafts that are plausible pass (edge/protocol/verifying.py)."""
     committed: tuple[int, ...] = ()
     """Output so far, made elsewhere: prefilled, and the output goes on behind it."""
     logprobs: int | None = None

@@ -14,7 +14,7 @@ from edge.openai.text import OutputText
 from edge.openai.vocabulary import Vocabulary
 from edge.protocol.frames import Reason, TokenLogprob
 from edge.protocol.sampling import Sampler
-from edge.protocol.verifying import accept
+from edge.protocol.verifying import accept, plausible
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +41,7 @@ class Output:
         self._min_tokens = request.min_tokens
         self._max_tokens = max_tokens
         self._logprobs = request.logprobs
+        self._typical = request.rule == "typical"
         self._length = 0
         self._allowed: NDArray[np.bool_] | None = None
         if request.min_tokens:
@@ -67,13 +68,17 @@ class Output:
 
         def pick(i: int) -> int:
             row = logits(i)
-            token = self._sampler.pick(row, head + i, self._allowed if head + i < self._min_tokens else None)
+            allowed = self._allowed if head + i < self._min_tokens else None
+            if self._typical and i < len(candidates) and _passes(row, candidates[i], allowed):
+                token = candidates[i]
+            else:
+                token = self._sampler.pick(row, head + i, allowed)
             self._sampler.push(token)
             if self._logprobs is not None:
                 logprobs.append(self._sampler.logprobs(row, token, self._logprobs))
             return token
 
-        tokens = accept(candidates, pick)
+        tokens = accept(candidates, pick, bonus=not self._typical)
         for count, token in enumerate(tokens, start=1):
             reason = self._append(token)
             if reason is not None:
@@ -91,3 +96,7 @@ class Output:
         stopped = self._text.push(self._vocabulary.piece(token), stoppable=self._length >= self._min_tokens)
         self._text.take()  # only what may begin a stop string is kept here
         return stopped
+
+
+def _passes(row: NDArray[np.float32], token: int, allowed: NDArray[np.bool_] | None) -> bool:
+    return (allowed is None or bool(allowed[token])) and plausible(row, token)

@@ -162,9 +162,11 @@ class Scheduler:
         self._learn(batch, outputs, now - batch.began)
         for chunk, tokens in zip(batch.chunks, outputs, strict=True):
             stream, run = chunk.stream, chunk.run
-            accepted = agreement(chunk.candidates, tokens)
-            stream.cached = run.start + len(run.tokens) - len(chunk.candidates) + accepted
-            if accepted < len(chunk.candidates):
+            kept = agreement(chunk.candidates, tokens)
+            if run.rows:  # the output's last token is computed in the next step, for the logits behind it
+                kept = min(kept, len(tokens) - 1)
+            stream.cached = run.start + len(run.tokens) - len(chunk.candidates) + kept
+            if kept < len(chunk.candidates):
                 self.slots.edits.append(Remove(run.sequence, stream.cached))
             if tokens:
                 stream.take(tokens, len(chunk.candidates), now)

@@ -66,16 +66,21 @@ class Stream:
 
     def due(self, now: float) -> bool:
         """Whether it should be stepped at `now` (seconds)."""
+        if self.request.rule == "typical":
+            return bool(self.verifier.pending) and not self.parked
         return not self.parked if self.park_at is not None else self.verifier.ready(now)
 
     def waits_until(self) -> float | None:
         """When it becomes due by itself, if it is waiting for a draft."""
-        return None if self.park_at is not None else self.verifier.waits_until()
+        if self.park_at is not None or self.request.rule == "typical":
+            return None
+        return self.verifier.waits_until()
 
     def draftable(self) -> int:
-        """How many pending draft tokens can be of use in a step: its own token must fit behind them."""
+        """How many pending draft tokens can be of use in a step: its own token, if there is one, must fit behind."""
         end = self.max_tokens if self.park_at is None else min(self.max_tokens, self.park_at)
-        return max(0, min(len(self.verifier.pending), end - self.head - 1))
+        own = 0 if self.request.rule == "typical" else 1
+        return max(0, min(len(self.verifier.pending), end - self.head - own))
 
     def offer(self, epoch: int, start: int, tokens: Sequence[int], at: float) -> Offered:
         if epoch > self.verifier.epoch:

@@ -30,6 +30,7 @@ def refuse(request: Request) -> None:
             bool(request.committed) and sampling.grammar is not None,
             "committed: vLLM would take it for the prompt, behind which a grammar begins anew",
         ),
+        (request.rule != "exact", "privacy: vLLM can't do draft_only; the llama.cpp engine can"),
         (sampling.min_p > 0, "min_p: vLLM can't combine it with speculative decoding"),
         (bool(sampling.bias), "logit_bias: vLLM can't combine it with speculative decoding"),
         (

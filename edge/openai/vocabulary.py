@@ -34,10 +34,15 @@ class Vocabulary(Protocol):
 def fingerprint(pieces: Sequence[bytes], ends: frozenset[int]) -> str:
     """SHA-256 (hex) over the number of ids, each id's bytes behind their length, and the end ids.
 
-    Lengths are 4-byte big-endian. Two vocabularies with the same fingerprint mean the same text by the same ids.
+    Lengths are 4-byte big-endian. Ids behind the last one that has bytes or ends an output don't count: models of one
+    family pad their vocabularies to different sizes. Two vocabularies with the same fingerprint mean the same text by
+    the same ids.
     """
-    digest = hashlib.sha256(len(pieces).to_bytes(4, "big"))
-    for piece in pieces:
+    count = len(pieces)
+    while count and not pieces[count - 1] and count - 1 not in ends:
+        count -= 1
+    digest = hashlib.sha256(count.to_bytes(4, "big"))
+    for piece in pieces[:count]:
         digest.update(len(piece).to_bytes(4, "big"))
         digest.update(piece)
     for token in sorted(ends):

@@ -16,7 +16,10 @@ Rules (docs/protocol.md gives each with the schedule that breaks without it):
    A draft that contradicts its own epoch, or holds an id outside the vocabulary, is refused alike.
 4. `hold` (and `sync`, which differs on the edge only) waits at most `hold_s` after a step for a candidate. Two waits in
    vain make the stream eager until a draft matches again.
-5. A candidate is accepted exactly when it equals the token that the sampling rule picks at its position.
+5. A candidate is accepted exactly when it equals the token that the sampling rule picks at its position. Streams of
+   privacy mode `draft_only` have a second rule, typical acceptance: a candidate that the target finds plausible passes.
+   Such a stream is stepped only when it has candidates, and gets no token of the target's own behind accepted ones: the
+   target, which hasn't seen the prompt, would be guessing. It is the one kind of stream that a draft can change.
 """
 
 from __future__ import annotations
@@ -24,6 +27,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Final, Literal
+
+import numpy as np
+from numpy.typing import NDArray
 
 from edge.protocol.frames import Policy
 from edge.protocol.ledger import Ledger, agreement
@@ -219,14 +226,34 @@ class Verifier:
         return Offered.TAKEN
 
 
-def accept(candidates: Sequence[int], pick: Callable[[int], int]) -> list[int]:
+Rule = Literal["exact", "typical"]
+
+TYPICAL_EPSILON: Final = 0.09
+TYPICAL_DELTA: Final = 0.3
+"""Medusa's (arXiv 2401.10774, section 2.3.1), δ = √ε."""
+
+
+def plausible(logits: NDArray[np.float32], token: int) -> bool:
+    """Typical acceptance by logits, (V,): p(token) ≥ min(ε, δ·e⁻ᴴ), H being the distribution's entropy in nats.
+
+    Where the target is sure, few tokens pass; where it is not, many do (arXiv 2401.10774).
+    """
+    distances = logits.astype(np.float64) - float(logits.max())
+    weights = np.exp(distances)
+    total = weights.sum()
+    entropy = np.log(total) - float(weights @ np.where(weights > 0, distances, 0.0)) / total
+    return bool(weights[token] / total >= min(TYPICAL_EPSILON, TYPICAL_DELTA * np.exp(-entropy)))
+
+
+def accept(candidates: Sequence[int], pick: Callable[[int], int], *, bonus: bool = True) -> list[int]:
     """The output of a step: `pick(i)` is the target's token at the i-th position from the head on.
 
     Row i was computed behind candidates[:i], so it says something only while all of those were picked: stop at the
     first difference. Returns between 1 and len(candidates) + 1 tokens; all but the last are accepted candidates.
+    Without `bonus` no token follows a run of candidates that were all accepted: then all may be, or there are none.
     """
     tokens: list[int] = []
-    for i in range(len(candidates) + 1):
+    for i in range(len(candidates) + bonus):
         tokens.append(pick(i))
         if i == len(candidates) or tokens[i] != candidates[i]:
             break

@@ -105,7 +105,6 @@ def test_disclosures_are_shown_counted_and_cleared(tmp_path: Path) -> None:
     [
         (["chat", "hi", "--url", "ftp://x"], "not the address of a gateway"),
         (["chat", "hi", "--drafter", "none", "--url", "http://127.0.0.1:9"], "paceline-gateway serve"),
-        (["chat", "hi", "--privacy", "draft_only"], "does not exist yet"),
         (["chat", "hi", "--draft-model", "no-such-model"], "models pull"),
     ],
 )

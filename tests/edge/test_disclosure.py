@@ -77,6 +77,32 @@ async def test_the_log_is_what_the_wire_carried(tmp_path: Path, mode: Mode) -> N
     assert (b"[EMAIL_1]" in text) == (mode == "redacted")
 
 
+async def test_draft_only_sends_no_token_of_the_prompt(tmp_path: Path) -> None:
+    async with (
+        serving(tmp_path / "data", scripted(step_s=0.002)) as running,
+        Capture(int(running.url.rpartition(":")[2])) as capture,
+    ):
+        settings = DeviceSettings(  # type: ignore[call-arg]
+            _env_file=None,
+            url=capture.url,
+            api_key=SecretStr(running.key),
+            state_dir=tmp_path / "state",
+            privacy="draft_only",
+        )
+        drafter = ScriptedDrafter(running.script, right_with(1.0))
+        async with open_hybrid(settings, drafter, print) as route:
+            answered = await route.ask(QUESTION, SilentAnswer())
+            assert await route.compare(QUESTION) is None
+    assert answered.figures.tokens == QUESTION.max_tokens
+    (asked,) = DisclosureLog(settings.disclosures()).read()
+    assert (asked.sent.text, asked.sent.tokens) == ("", 0)
+    check(capture, asked, running.script.vocabulary)
+    assert capture.bodies() == []
+    frames = [msgspec.msgpack.decode(message) for message in capture.messages()]
+    assert [frame[3] for frame in frames if frame[0] == "open"] == [[]]
+    assert all(DATUM not in str(frame) for frame in frames)
+
+
 async def test_local_sends_nothing(tmp_path: Path) -> None:
     async with serving(tmp_path / "data") as running, Capture(int(running.url.rpartition(":")[2])) as capture:
         route = LocalRoute(ScriptedDrafter(running.script, right_with(1.0)))

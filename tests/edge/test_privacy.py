@@ -3,9 +3,7 @@ from __future__ import annotations
 import stat
 from pathlib import Path
 
-import pytest
-
-from edge.privacy import Disclosure, DisclosureLog, NotYet, Over, Prompt, Recorder, require_available
+from edge.privacy import Disclosure, DisclosureLog, Over, Prompt, Recorder
 from edge.protocol.frames import Cancel, Draft, EdgeFrame, Message, Open, Ping, edge_codec
 
 
@@ -67,17 +65,6 @@ def test_a_line_cut_short_costs_only_itself(tmp_path: Path) -> None:
         file.write(b'{"type":"over","id":"r1","byt\n')
     log.write(prompt(2))
     assert [d.sent.id for d in log.read()] == ["r1", "r2"]
-
-
-@pytest.mark.parametrize("mode", ["draft_only"])
-def test_a_mode_that_does_not_exist_is_refused(mode: str) -> None:
-    with pytest.raises(NotYet, match="does not exist yet"):
-        require_available(mode)
-
-
-@pytest.mark.parametrize("mode", ["full", "redacted", "local"])
-def test_the_others_are_taken(mode: str) -> None:
-    require_available(mode)
 
 
 def recorder(log: DisclosureLog, *, tokenizer: bool = True) -> Recorder:

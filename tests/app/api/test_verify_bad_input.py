@@ -112,7 +112,7 @@ BAD_FRAMES: dict[str, tuple[bytes, int | None, str, bool]] = {
     "committed without a seed": (raw("open", 2, MODEL, [1], [], [1]), 2, "invalid_request", True),
     "not a number": (raw("open", 2, MODEL, [1], [], [], {"temperature": float("nan")}), 2, "", False),
     "endless bias": (raw("open", 2, MODEL, [1], [], [], {"bias": [[1, float("inf")]]}), 2, "", False),
-    "draft_only": (
+    "draft_only with a prompt": (
         raw("open", 2, MODEL, [1], [], [], {}, None, 0, [], None, "draft_only"), 2, "invalid_request", True,
     ),
     "a resume token that was never issued": (raw("resume", 2, "x.y", 0), 2, "unknown_resume", True),
