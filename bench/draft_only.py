@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass
 from typing import Any
 
@@ -69,7 +69,7 @@ async def collect(prompts: int, tokens: int, advance: Callable[[], None]) -> lis
     answers = []
     async with AsyncExitStack() as stack:
         address = await stack.enter_async_context(gateway(Plan(engine="llama_cpp", streams=1)))
-        drafter = LlamaCppDrafter(pair(default_directory()).draft, streams=1)
+        drafter = LlamaCppDrafter(pair(default_directory()).draft, streams=2)  # one for the drafter alone
         stack.callback(drafter.close)
         url = f"http://127.0.0.1:{address.port}"
         connection = Connection(url, key=address.key, fingerprint=drafter.fingerprint)
@@ -89,12 +89,13 @@ async def ask(runtime: Runtime, prompt: int, privacy: Privacy, tokens: int) -> A
     messages = (Message("user", PROMPTS[prompt]),)
     request = Generate(messages=messages, sampling=GREEDY, max_tokens=tokens, privacy=privacy)
     output, corrected = list[int](), 0
-    async for event in runtime.generate(request):
-        if isinstance(event, Committed):
-            output += [token.id for token in event.tokens]
-            corrected += sum(token.origin != "accepted" for token in event.tokens)
-        elif isinstance(event, Ended):
-            return Answer(privacy, prompt, tuple(output), corrected)
+    async with aclosing(runtime.generate(request)) as events:  # its drafter is wanted at once for the next answer
+        async for event in events:
+            if isinstance(event, Committed):
+                output += [token.id for token in event.tokens]
+                corrected += sum(token.origin != "accepted" for token in event.tokens)
+            elif isinstance(event, Ended):
+                return Answer(privacy, prompt, tuple(output), corrected)
     raise RuntimeError("the stream ended without saying so")
 
 

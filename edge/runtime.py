@@ -109,7 +109,7 @@ class Runtime:
             vocabulary=self.vocabulary,
             worker=self._worker,
             clock=self._clock,
-            budget=self._budget,
+            budget=None if request.privacy == "draft_only" else self._budget,  # there drafts are the answer
         )
         run.start()
         return run
