@@ -94,7 +94,8 @@ def stream_request(
         max_tokens=min(room, frame.max_tokens or room),
         min_tokens=frame.min_tokens,
         stop=frame.stop,
-        policy=_policy(frame, tenant.terms, policy),
+        # A draft-only stream waits for drafts whatever its policy: no plan is to be made for it.
+        policy="eager" if frame.privacy == "draft_only" else _policy(frame, tenant.terms, policy),
         hold_s=hold_s,
         rule="typical" if frame.privacy == "draft_only" else "exact",
         committed=frame.committed,
@@ -124,6 +125,10 @@ def _fault(frame: Open, prompt: tuple[int, ...], model: ModelInfo) -> str | None
         (frame.min_tokens > limit, f"min_tokens: the output may have {limit} tokens"),
         (any(token >= vocabulary for token, _ in sampling.bias), f"sampling.bias: token ids are below {vocabulary}"),
         (not all(map(isfinite, numbers)), "sampling: numbers must be finite"),
+        (
+            frame.privacy == "draft_only" and sampling.grammar is not None,
+            "sampling.grammar: not in draft_only, where drafts needn't be what the target would pick",
+        ),
         (len(frame.stop) > MAX_STOPS, f"stop: at most {MAX_STOPS} strings"),
         (
             any(not 0 < len(s) <= MAX_STOP_CHARACTERS for s in frame.stop),
