@@ -19,7 +19,7 @@ from edge.drafters.base import Drafter
 from edge.drafters.load import load_drafter
 from edge.errors import EdgeError
 from edge.ladder import Ladder, Path
-from edge.privacy import NotYet, Recorder, require_available
+from edge.privacy import Recorder
 from edge.route import budget_for, connected, recorder_for
 from edge.runtime import Runtime
 from edge.serve.app import create_app
@@ -39,13 +39,16 @@ def run_serve(settings: DeviceSettings, *, host: str, port: int, local: bool) ->
     if not key and not is_loopback(f"http://{host}"):
         side.print(Text(f"On {host} others can reach this endpoint: set PACELINE_SERVE_KEY first.", style="red"))
         return 2
+    if settings.privacy in ("redacted", "draft_only"):  # every request would be refused
+        words = f"This endpoint doesn't do privacy mode {settings.privacy!r}: set PACELINE_PRIVACY to full or local."
+        side.print(Text(words, style="red"))
+        return 2
     logging.basicConfig(level=logging.WARNING)
     try:
-        require_available(settings.privacy)
         with model_progress(side) as fetched:
             drafter = load_drafter(settings, fetched=fetched)
         asyncio.run(_serve(settings, drafter, side, host, port, local=local))
-    except (EdgeError, NotYet) as error:
+    except EdgeError as error:
         side.print(Text(str(error), style="red"))
         return 1
     except KeyboardInterrupt:
