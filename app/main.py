@@ -24,7 +24,7 @@ from app.api.quota_headers import QuotaHeaders
 from app.api.streams import Streams
 from app.api.tickets import Tickets
 from app.config import Settings
-from app.engine.base import Engine, Replicated
+from app.engine.base import Engine, Observable, Replicated
 from app.engines import build_engine
 from app.first_start import ensure_key
 from app.pages import Pages
@@ -103,6 +103,8 @@ def build(settings: Settings, engine: Engine) -> Gateway:
         tickets=Tickets(valid_s=settings.ticket_s, clock=time.monotonic),
         metrics=metrics,
     )
+    if isinstance(engine, Observable):
+        engine.observer = metrics
     if isinstance(engine, Replicated):
         gateway.metrics.registry.register(ReplicaMetrics(engine))
     return gateway

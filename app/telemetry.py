@@ -23,6 +23,9 @@ from edge.protocol.frames import Usage
 
 access_log = structlog.get_logger("paceline.access")
 
+_SIZE_BUCKETS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
+_POSITIONS = 16
+"""Places of drafts in a step that are told apart; those behind share `more`."""
 _LATENCY_BUCKETS = (0.005, 0.01, 0.02, 0.035, 0.05, 0.075, 0.1, 0.15, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 
 
@@ -108,6 +111,19 @@ class Metrics:
             buckets=_LATENCY_BUCKETS,
             registry=r,
         )
+        self.queue_time = Histogram(
+            "paceline_queue_seconds", "A stream's wait for its turn.", buckets=_LATENCY_BUCKETS, registry=r
+        )
+        self.step_time = Histogram(
+            "paceline_step_seconds", "A step of the target.", buckets=_LATENCY_BUCKETS, registry=r
+        )
+        self.step_tokens = Histogram("paceline_step_tokens", "Tokens in a step.", buckets=_SIZE_BUCKETS, registry=r)
+        self.drafts_checked = Counter(
+            "paceline_drafts_checked", "Drafts checked in a step, by their place in it.", ["position"], registry=r
+        )
+        self.drafts_accepted = Counter(
+            "paceline_drafts_accepted", "Those of them that became output.", ["position"], registry=r
+        )
         gauges: dict[str, tuple[str, Callable[[], float]]] = {
             "paceline_streams_held": ("Streams of edges in memory: open, detached or resumable.", streams),
             "paceline_engine_running": ("Streams in the engine's batch.", lambda: load().running),
@@ -147,6 +163,21 @@ class Metrics:
         """Of all tenants."""
         (family,) = self.tokens.collect()
         return sum(s.value for s in family.samples if s.name.endswith("_total") and s.labels["what"] == what)
+
+    def queued(self, seconds: float) -> None:
+        self.queue_time.observe(seconds)
+
+    def stepped(self, tokens: int, seconds: float) -> None:
+        self.step_tokens.observe(tokens)
+        self.step_time.observe(seconds)
+
+    def checked(self, drafts: int, accepted: int) -> None:
+        """A step checked so many drafts of a stream and accepted the first `accepted`."""
+        for place in range(drafts):
+            position = str(place + 1) if place < _POSITIONS else "more"
+            self.drafts_checked.labels(position).inc()
+            if place < accepted:
+                self.drafts_accepted.labels(position).inc()
 
     def rolled_back(self, tenant: str, tokens: int) -> None:
         """Drafts of a stream that is over which came to nothing."""

@@ -70,6 +70,7 @@ class Gateway:
                 generation.cancel()
             raise
         for generation in generations:
+            generation.on_checked = self.metrics.checked
             self.accounts.open(tenant, generation)
         return generations
 

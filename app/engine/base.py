@@ -155,6 +155,25 @@ class Engine(Protocol):
         ...
 
 
+class Observer(Protocol):
+    """Who wants to know what an engine does, step by step. Called on the event loop; must not block."""
+
+    def queued(self, seconds: float) -> None:
+        """A stream has left the queue after so long."""
+        ...
+
+    def stepped(self, tokens: int, seconds: float) -> None:
+        """A step computed so many tokens in so long."""
+        ...
+
+
+@runtime_checkable
+class Observable(Protocol):
+    """An engine that tells: one that runs in the gateway's own process."""
+
+    observer: Observer | None
+
+
 @runtime_checkable
 class Replicated(Protocol):
     """What an engine of several replicas can tell besides."""

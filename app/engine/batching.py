@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Literal
 
-from app.engine.base import Finished, Load, Request
+from app.engine.base import Finished, Load, Observer, Request
 from app.engine.generation import Generation, Progress
 from app.engine.inbox import Inbox, Offer, Submitted
 from app.engine.loop import Published, StepLoop
@@ -52,6 +52,8 @@ class BatchingEngine:
         self._queued: set[Generation] = set()
         self._live: set[Generation] = set()
         self._load = Load(0, 0, 0, capacity.kv_tokens, 0.0)
+        self.observer: Observer | None = None
+        self._submitted: dict[Generation, float] = {}
         self._began: dict[Generation, float] = {}
         self._stream_s = 1.0
         """Recent mean time that a stream holds its slot, seconds."""
@@ -103,6 +105,7 @@ class BatchingEngine:
             raise InvalidRequest(str(error)) from error
         generation = Generation(request, self, window=self._window)
         self._queued.add(generation)
+        self._submitted[generation] = self._clock()
         self._live.add(generation)
         self._inbox.submit(Submitted(generation, stream, output))
         return generation
@@ -135,11 +138,16 @@ class BatchingEngine:
             self._inbox.stop()
 
     def _apply(self, published: Published) -> None:
-        self._load = published.load
+        before, self._load = self._load, published.load
         self._failure = self._failure or published.failure
         now = self._clock()
+        load = self._load
+        if self.observer is not None and load.last_step_s and load.last_step_s != before.last_step_s:
+            self.observer.stepped(load.last_step_tokens, load.last_step_s)
         for generation in published.placed:
             self._queued.discard(generation)
+            if self.observer is not None:
+                self.observer.queued(now - self._submitted[generation])
             self._began[generation] = now
         for generation, progress in published.progress:
             generation.apply(progress)
@@ -154,6 +162,7 @@ class BatchingEngine:
     def _forget(self, generation: Generation, now: float) -> None:
         self._live.discard(generation)
         self._queued.discard(generation)
+        self._submitted.pop(generation, None)
         began = self._began.pop(generation, None)
         if began is not None:
             self._stream_s += 0.2 * (now - began - self._stream_s)

@@ -60,6 +60,8 @@ class Generation:
         """How far ahead drafting is worth it now, in tokens past the head; at least 1."""
         self.delivered = len(request.committed)
         """Length of the output that some reader has been given."""
+        self.on_checked: Callable[[int, int], None] | None = None
+        """Told of each step that checked drafts: how many, and how many of them, from the first on, were accepted."""
         self._worker = worker
         self._usage = Usage(prompt=len(request.prompt), completion=len(request.committed))
         self._base = len(request.committed)
@@ -144,6 +146,9 @@ class Generation:
             self._steps.append((progress.drafted, progress.step_s, progress.queue_s))
             self._logprobs.extend(progress.logprobs)
         if progress.usage is not None:
+            checked = progress.usage.verified - self._usage.verified
+            if checked and self.on_checked is not None:
+                self.on_checked(checked, progress.drafted)
             self._usage = progress.usage
         if progress.refused is not None:
             self._refusals += 1

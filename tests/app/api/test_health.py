@@ -47,6 +47,8 @@ async def test_metrics_count_what_went_through(running: Running) -> None:
     assert values['paceline_itl_seconds_count{kind="chat",tenant="default"}'] == 1
     assert values['paceline_socket_bytes_total{direction="up",tenant="default"}'] > 0
     assert values["paceline_streams_held"] == 1
+    assert values["paceline_step_seconds_count"] > 0
+    assert values["paceline_queue_seconds_count"] == 2
 
 
 async def test_the_page_is_served_isolated_and_unknown_api_addresses_are_json(tmp_path: Path) -> None:
