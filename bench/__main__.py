@@ -61,6 +61,27 @@ def compare(
 
 
 @app.command()
+def serve(
+    rate: Annotated[float, typer.Option(help="Requests a second, Poisson; inf: all at once.", min=0.001)] = 1.0,
+    requests: Annotated[int, typer.Option(help="How many.", min=1)] = 40,
+    tokens: Annotated[int, typer.Option(help="Of each answer, at most.", min=1)] = 64,
+    ttft_ms: Annotated[float | None, typer.Option(help="Objective: time to the first token, ms.")] = None,
+    tpot_ms: Annotated[float | None, typer.Option(help="Objective: time per further token, ms.")] = None,
+    e2el_ms: Annotated[float | None, typer.Option(help="Objective: time to the last token, ms.")] = None,
+    url: Annotated[str, typer.Option(help="Any OpenAI endpoint, without /v1; empty: a gateway of our own.")] = "",
+    model: Annotated[str, typer.Option(help="Empty: the first that the endpoint lists.")] = "",
+    seed: Annotated[int, typer.Option(help="Of the arrivals.")] = 0,
+    as_json: Json = False,
+) -> None:
+    """Load on the OpenAI endpoint: TTFT, TPOT, ITL, goodput under objectives, as `vllm bench serve` (a minute)."""
+    from bench import serve as bench
+    from bench.service import Objectives
+
+    objectives = Objectives(*(None if ms is None else ms / 1e3 for ms in (ttft_ms, tpot_ms, e2el_ms)))
+    bench.command(Report(as_json=as_json), bench.Settings(rate, requests, tokens, objectives, seed, url, model))
+
+
+@app.command()
 def batching(
     streams: Annotated[int, typer.Option(help="Streams together.")] = 8,
     tokens: Annotated[int, typer.Option(help="Of each answer.")] = 128,
