@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import json
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final, TypeVar
 
 from starlette.applications import Starlette
@@ -22,12 +22,11 @@ from starlette.types import Receive, Scope, Send
 from edge.address import is_loopback
 from edge.openai.errors import Rejected
 from edge.serve.dispatch import Dispatcher, NoPath, Served, error_body
-from edge.serve.question import read
+from edge.serve.question import ENDPOINTS, Endpoint, read
 
 PATH_HEADER: Final = "x-paceline-path"
 WHY_HEADER: Final = "x-paceline-why"
 _BODY_BYTES: Final = 8 << 20
-_POSTS: Final = ("chat/completions", "completions", "responses")
 _LEFT: Final = 499
 T = TypeVar("T")
 
@@ -36,12 +35,14 @@ def create_app(dispatcher: Dispatcher, *, key: str = "") -> Starlette:
     """`key`: what clients must send; empty: nothing, and only names of this machine are answered to."""
     door = _Door(key)
 
-    async def post(request: Request) -> Response:
-        door.check(request)
-        question = read(await _body(request))
-        endpoint = request.url.path.removeprefix("/v1/")
-        served = await _unless_left(request, dispatcher.answer(endpoint, question))
-        return Response(status_code=_LEFT) if served is None else _Sent(served)
+    def answering(endpoint: Endpoint) -> Callable[[Request], Awaitable[Response]]:
+        async def post(request: Request) -> Response:
+            door.check(request)
+            question = read(await _body(request))
+            served = await _unless_left(request, dispatcher.answer(endpoint, question))
+            return Response(status_code=_LEFT) if served is None else _Sent(served)
+
+        return post
 
     async def models(request: Request) -> Response:
         door.check(request)
@@ -52,7 +53,7 @@ def create_app(dispatcher: Dispatcher, *, key: str = "") -> Starlette:
 
     return Starlette(
         routes=[
-            *(Route(f"/v1/{name}", post, methods=["POST"]) for name in _POSTS),
+            *(Route(f"/v1/{name}", answering(name), methods=["POST"]) for name in ENDPOINTS),
             Route("/v1/models", models),
             Route("/v1/models/{model:path}", models),
             Route("/health", health),

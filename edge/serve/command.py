@@ -90,7 +90,8 @@ class _Announcing(uvicorn.Server):
         if self.started:
             host, port = self.servers[0].sockets[0].getsockname()[:2]
             where = f"http://[{host}]:{port}/v1" if ":" in host else f"http://{host}:{port}/v1"
-            self._side.print(Text(f"OpenAI-compatible endpoint on {where}, answered by {self._gateway} (Ctrl-C stops)"))
+            line = f"OpenAI-compatible endpoint on {where}, answered by {self._gateway} (Ctrl-C stops it)"
+            self._side.print(Text(line), soft_wrap=True)
 
 
 @asynccontextmanager

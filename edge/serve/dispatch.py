@@ -28,7 +28,7 @@ from edge.protocol.errors import ProtocolError
 from edge.protocol.frames import Message, ModelInfo, Policy
 from edge.serve.answer import first_pieces, pieces
 from edge.serve.proxy import Proxy
-from edge.serve.question import ENDPOINTS, Endpoint, Plan, Question, plan
+from edge.serve.question import Endpoint, Plan, Question, plan
 from edge.serve.socket import Socket
 from edge.serve.sources import Source, alone, hybrid
 
@@ -99,7 +99,7 @@ class Dispatcher:
         self._now = now
         self._running = 0
 
-    async def answer(self, endpoint: str, question: Question) -> Served:
+    async def answer(self, endpoint: Endpoint, question: Question) -> Served:
         """Raises Rejected, NoPath, or what the drafter raises."""
         privacy = question.wishes.privacy or self._device.privacy
         if privacy in ("redacted", "draft_only"):
@@ -118,7 +118,7 @@ class Dispatcher:
         served.life.push_async_callback(passed.close)
         return served
 
-    async def _first_of(self, paths: list[Path], endpoint: str, question: Question) -> Served:
+    async def _first_of(self, paths: list[Path], endpoint: Endpoint, question: Question) -> Served:
         reasons: list[str] = []
         takes = {"hybrid": self._hybrid, "cloud": self._cloud, "local": self._local}
         for path in paths:
@@ -140,15 +140,14 @@ class Dispatcher:
 
     # The paths. Each raises Unfit, EdgeError or Rejected.
 
-    async def _hybrid(self, endpoint: str, question: Question) -> Served:
-        known = _endpoint(endpoint)
+    async def _hybrid(self, endpoint: Endpoint, question: Question) -> Served:
         try:
             runtime = await self._socket.runtime()
             vocabulary = runtime.vocabulary
             if vocabulary is None:
                 raise Unfit("no tokenizer of the target on this device")
             model = _model(runtime.connection.welcome.models, question.model, vocabulary)
-            made = await self._plan(known, question, vocabulary, model.context)
+            made = await self._plan(endpoint, question, vocabulary, model.context)
             if any(job.prediction for job in made.jobs):
                 raise Unfit("a prediction is drafted from in the cloud")
             wishes = question.wishes
@@ -158,7 +157,7 @@ class Dispatcher:
         except ProtocolError as error:  # over HTTP the gateway says it in the client's own terms
             raise Unfit(error.message) from error
 
-    async def _cloud(self, endpoint: str, question: Question) -> Served:
+    async def _cloud(self, endpoint: Endpoint, question: Question) -> Served:
         body = msgspec.json.encode(question.body)
         over: Callable[[int], None] | None = None
         if self._recorder is not None:
@@ -173,11 +172,11 @@ class Dispatcher:
             raise Unreachable(f"the gateway answers with HTTP status {passed.status}")
         return served
 
-    async def _local(self, endpoint: str, question: Question) -> Served:
-        known, drafter = _endpoint(endpoint), self._device.drafter
+    async def _local(self, endpoint: Endpoint, question: Question) -> Served:
+        drafter = self._device.drafter
         if drafter is None or drafter.vocabulary is None:
             raise Unfit("no language model on this device")
-        made = await self._plan(known, question, drafter.vocabulary, self._device.context)
+        made = await self._plan(endpoint, question, drafter.vocabulary, self._device.context)
         if any(job.logprobs is not None for job in made.jobs):
             raise Unfit("logprobs are the target's, which is out of reach")
         return await self._serve("local", made, alone(drafter, drafter.vocabulary), question)
@@ -222,13 +221,6 @@ class Dispatcher:
 def error_body(message: str, kind: str, code: str, param: str | None = None) -> dict[str, Any]:
     """In OpenAI's shape."""
     return {"error": {"message": message, "type": kind, "param": param, "code": code}}
-
-
-def _endpoint(name: str) -> Endpoint:
-    for known in ENDPOINTS:
-        if name == known:
-            return known
-    raise Unfit(f"/v1/{name} is the gateway's")
 
 
 def _model(models: tuple[ModelInfo, ...], name: str, vocabulary: Vocabulary) -> ModelInfo:

@@ -18,13 +18,14 @@ from edge.openai.errors import Rejected, rejected
 from edge.openai.job import Job, chat_jobs, completion_jobs
 from edge.openai.render import Renderer, chat_renderer
 from edge.openai.render_completions import completion_renderer
+from edge.openai.render_responses import responses_renderer
+from edge.openai.responses import ResponsesRequest, response_jobs
 from edge.openai.schemas import ChatRequest, CompletionRequest
 from edge.openai.vocabulary import Vocabulary
 from edge.protocol.frames import Policy
 
-Endpoint = Literal["chat/completions", "completions"]
-ENDPOINTS: Final[tuple[Endpoint, ...]] = ("chat/completions", "completions")
-"""What the device can answer itself; all else the gateway does."""
+Endpoint = Literal["chat/completions", "completions", "responses"]
+ENDPOINTS: Final[tuple[Endpoint, ...]] = ("chat/completions", "completions", "responses")
 
 
 class Wishes(Struct, frozen=True, forbid_unknown_fields=True):
@@ -92,6 +93,10 @@ def plan(
             chat = ChatRequest.model_validate(question.body)
             jobs = chat_jobs(chat, vocabulary, context=context, seed=seed)
             return Plan(jobs, chat_renderer(chat, jobs, vocabulary, id=new_id("chatcmpl-"), created=created))
+        if endpoint == "responses":
+            wanted = ResponsesRequest.model_validate(question.body)
+            jobs = response_jobs(wanted, vocabulary, context=context, seed=seed)
+            return Plan(jobs, responses_renderer(wanted, jobs, vocabulary, id=new_id("resp_"), created=created))
         completion = CompletionRequest.model_validate(question.body)
     except ValidationError as error:
         raise rejected(error.errors()) from error

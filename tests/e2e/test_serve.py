@@ -87,6 +87,19 @@ async def test_the_device_answers_as_the_gateway_does(gateway: Gateway, tmp_path
             assert mine[-1]["finish_reason"] == choice["finish_reason"]
 
 
+async def test_responses_are_the_gateways_too(gateway: Gateway, tmp_path: Path) -> None:
+    body = {"model": "scripted", "input": "say something", "max_output_tokens": 20, "temperature": 0, "store": False}
+    async with both(gateway, tmp_path) as (client, url):
+        there = await client.post(f"{gateway.url}/v1/responses", json=body)
+        here = await client.post(f"{url}/v1/responses", json=body)
+        streamed = await client.post(f"{url}/v1/responses", json=body | {"stream": True})
+    assert here.headers["x-paceline-path"] == streamed.headers["x-paceline-path"] == "hybrid"
+    assert there.status_code == here.status_code == 200, here.text
+    texts = [answer.json()["output"][0]["content"][0]["text"] for answer in (there, here)]
+    assert texts[0] == texts[1] != ""
+    assert "event: response.incomplete" in streamed.text, "it ran into max_output_tokens"
+
+
 @pytest.mark.parametrize(
     "fault",
     [
