@@ -1,0 +1,45 @@
+// OpenAI's Node client against any endpoint: prints what it was told, as one JSON object.
+//   node ask.mjs BASE_URL KEY MODEL     (with the packages of package.json in a node_modules beside it)
+import OpenAI from "openai";
+
+const [baseURL, apiKey, model] = process.argv.slice(2);
+const client = new OpenAI({ baseURL, apiKey, maxRetries: 0 });
+const messages = [{ role: "user", content: "Say something." }];
+const sampled = { model, messages, seed: 5, temperature: 0.7, max_tokens: 400 };
+const city = {
+  type: "object",
+  properties: { city: { enum: ["Ulm", "Bonn"] } },
+  required: ["city"],
+  additionalProperties: false,
+};
+const tools = [{ type: "function", function: { name: "weather", parameters: city } }];
+const forced = { model, messages, seed: 3, tools, tool_choice: "required", parallel_tool_calls: false };
+const format = { type: "json_schema", json_schema: { name: "city", strict: true, schema: city } };
+
+const whole = await client.chat.completions.create(sampled);
+let streamed = "";
+for await (const chunk of await client.chat.completions.create({ ...sampled, stream: true })) {
+  streamed += chunk.choices[0]?.delta?.content ?? "";
+}
+const helped = await client.chat.completions.stream(sampled).finalContent();
+const parsed = await client.chat.completions.parse({ model, messages, seed: 3, response_format: format });
+const call = (await client.chat.completions.create(forced)).choices[0].message.tool_calls[0];
+const answered = [
+  ...messages,
+  { role: "assistant", content: null, tool_calls: [call] },
+  { role: "tool", tool_call_id: call.id, content: "rain" },
+];
+const loop = await client.chat.completions.create({ ...sampled, messages: answered, tools });
+const completion = await client.completions.create({ model, prompt: "once", seed: 5, max_tokens: 8 });
+
+console.log(
+  JSON.stringify({
+    whole: whole.choices[0].message.content,
+    streamed,
+    helped,
+    parsed: JSON.parse(parsed.choices[0].message.content),
+    call: { name: call.function.name, arguments: JSON.parse(call.function.arguments) },
+    loop: loop.choices[0].message.content,
+    completion: completion.choices[0].text,
+  }),
+);
