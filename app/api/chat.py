@@ -11,6 +11,7 @@ from fastapi.responses import Response
 
 from app.api.answer import Answer, respond
 from app.api.deps import GatewayDep, TenantDep
+from app.api.openapi import ANSWERS
 from edge.openai.job import chat_jobs, completion_jobs
 from edge.openai.render import chat_renderer
 from edge.openai.render_completions import completion_renderer
@@ -21,7 +22,7 @@ from edge.openai.schemas import ChatRequest, CompletionRequest
 router = APIRouter()
 
 
-@router.post("/v1/chat/completions")
+@router.post("/v1/chat/completions", responses=ANSWERS)
 async def create_chat_completion(
     chat: ChatRequest, request: Request, gateway: GatewayDep, tenant: TenantDep
 ) -> Response:
@@ -35,7 +36,7 @@ async def create_chat_completion(
     return await respond(request, answer, stream=bool(chat.stream))
 
 
-@router.post("/v1/completions")
+@router.post("/v1/completions", responses=ANSWERS)
 async def create_completion(
     completion: CompletionRequest, request: Request, gateway: GatewayDep, tenant: TenantDep
 ) -> Response:
@@ -51,7 +52,7 @@ async def create_completion(
     return await respond(request, answer, stream=bool(completion.stream))
 
 
-@router.post("/v1/responses")
+@router.post("/v1/responses", responses=ANSWERS)
 async def create_response(
     wanted: ResponsesRequest, request: Request, gateway: GatewayDep, tenant: TenantDep
 ) -> Response:

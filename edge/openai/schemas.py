@@ -57,7 +57,7 @@ class Generating(Schema):
     # Not OpenAI's; the names are those of vLLM and llama.cpp's server.
     top_k: Annotated[int, Field(ge=-1, lt=2**31)] | None = None
     min_p: Annotated[float, Field(ge=0, le=1)] | None = None
-    repetition_penalty: Annotated[float, Field(gt=0, le=10)] | None = None
+    repetition_penalty: Annotated[float, Field(ge=0.01, le=10)] | None = None
     min_tokens: Annotated[int, Field(ge=0, lt=2**31)] | None = None
 
     # Without effect on the output.

@@ -88,7 +88,8 @@ class Sampling(Struct, frozen=True, omit_defaults=True):
     min_p: Annotated[float, Meta(ge=0, le=1)] = 0.0
     presence_penalty: Annotated[float, Meta(ge=-2, le=2)] = 0.0
     frequency_penalty: Annotated[float, Meta(ge=-2, le=2)] = 0.0
-    repetition_penalty: Annotated[float, Meta(gt=0, le=10)] = 1.0
+    repetition_penalty: Annotated[float, Meta(ge=0.01, le=10)] = 1.0
+    """Bounded from below, so that no logit grows past what a float holds."""
     bias: tuple[tuple[TokenId, float], ...] = ()
     seed: Annotated[int, Meta(ge=0, le=2**63 - 1)] | None = None
     """None: the cloud draws one and tells it in `opened`. JavaScript clients keep it below 2^53."""

@@ -171,6 +171,7 @@ async def test_developer_messages_and_text_parts_are_taken(running: Running, cli
         ({"min_tokens": 9, "max_tokens": 5}, "min_tokens", "invalid_value"),
         ({"frobnicate": 1}, "frobnicate", "unknown_parameter"),
         ({"temperature": 9}, "temperature", "invalid_value"),
+        ({"repetition_penalty": 5e-324}, "repetition_penalty", "invalid_value"),
         ({"max_tokens": 0}, "max_tokens", "invalid_value"),
         ({"messages": []}, "messages", "invalid_value"),
         ({"messages": [{"role": "robot", "content": "x"}]}, "messages[0].role", "invalid_value"),
