@@ -41,7 +41,7 @@ def ask(url: str, key: str, model: str) -> dict[str, Any]:
         asked = chat.create(
             model=model, messages=MESSAGES, seed=3, tools=TOOLS, tool_choice="required", parallel_tool_calls=False
         )
-        (call,) = asked.choices[0].message.tool_calls or ()
+        (call,) = asked.choices[0].message.tool_calls or []
         assert call.type == "function"
         result = {"role": "tool", "tool_call_id": call.id, "content": "rain"}
         answered = [*MESSAGES, asked.choices[0].message.model_dump(), result]

@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import schemathesis
@@ -54,7 +55,7 @@ def test_no_request_is_answered_by_a_fault_of_ours_or_by_an_undocumented_status(
 
     @given(document[path][method].as_strategy(generation_mode=mode))
     @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
-    def send(case: schemathesis.Case) -> None:
+    def send(case: schemathesis.Case[Any]) -> None:
         if isinstance(case.body, dict) and isinstance(case.body.get("model"), str):
             case.body["model"] = MODEL  # an unknown one would be all that an answer is about
         case.call_and_validate(headers=served.headers, checks=[not_a_server_error, status_code_conformance], timeout=20)
