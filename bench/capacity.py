@@ -29,6 +29,8 @@ TARGETS = {
 """Offered loads, tokens/s, up to where the cards are full."""
 SPECEDGE = "a100", "qwen3_14b_bf16", 0.01407, (200, 400, 600, 800, 1000, 1300, 1600, 2000)
 """Hardware, target, mean round trip and loads of the comparison with arXiv 2505.17052."""
+_LEAST_STREAMS = 300
+"""So that the few that begin in one policy's time and end in another's hardly show."""
 COLUMNS = ("policy", "load", "itl_p50_ms", "itl_p99_ms", "throughput_tok_s", "steps_per_token", "wasted_per_token")
 
 
@@ -39,7 +41,9 @@ class Sweep:
     load: Load
     loads: Sequence[float]
     measured_s: float
-    """Streams that end in this time count, while others keep coming; those before warm the replica up."""
+    """Streams that end in this time count, while others keep coming; those before warm the replica up. Longer at loads
+    that would give fewer than `_LEAST_STREAMS`.
+    """
 
     @property
     def warm_s(self) -> float:
@@ -51,6 +55,7 @@ class Sweep:
 
     def run(self, policy: str, load: float, seed: int) -> dict[str, Any]:
         given = self.load
+        measured_s = max(self.measured_s, _LEAST_STREAMS * given.output_tokens / load)
         streams = Streams(
             policy=policy,
             tokens=given.output_tokens,
@@ -66,25 +71,25 @@ class Sweep:
             ),
         )
         rate = load / given.output_tokens
-        arrivals = offered(streams, rate, self.warm_s + self.measured_s, seed)
+        arrivals = offered(streams, rate, self.warm_s + measured_s, seed)
         outcomes = Cluster(1, room(), self.roof, seed=seed).run(arrivals)
-        until = self.warm_s + self.measured_s
+        until = self.warm_s + measured_s
         counted = [outcome for outcome in outcomes if self.warm_s <= outcome.ended <= until]
-        return {"target": self.target, "policy": policy, "load": load, **self._figures(counted)}
+        return {"target": self.target, "policy": policy, "load": load, **self._figures(counted, measured_s)}
 
-    def _figures(self, counted: Sequence[Outcome]) -> dict[str, Any]:
+    def _figures(self, counted: Sequence[Outcome], measured_s: float) -> dict[str, Any]:
         tokens = self.load.output_tokens
         itls = sorted(outcome.itl_s for outcome in counted)
         found: dict[str, Any] = {
             "itl_p50_ms": percentile(itls, 0.50) * 1e3,
             "itl_p99_ms": percentile(itls, 0.99) * 1e3,
-            "throughput_tok_s": tokens * len(itls) / self.measured_s,
+            "throughput_tok_s": tokens * len(itls) / measured_s,
             "steps_per_token": sum(outcome.steps for outcome in counted) / (tokens * len(itls)),
             "wasted_per_token": sum(outcome.wasted for outcome in counted) / (tokens * len(itls)),
         }
         for slo in self.slos:
             met = sum(itl <= slo * self.roof.single_s for itl in itls)
-            found[goodput(slo)] = tokens * met / self.measured_s
+            found[goodput(slo)] = tokens * met / measured_s
         found["goodput_tok_s"] = found[goodput(self.slos[0])]
         return found
 
