@@ -112,8 +112,8 @@ def serve(
         fail(f"{what} needs {error.name}, which isn't installed: pip install 'paceline[{extra}]'.")
     if settings.engine == "vllm":
         Console(stderr=True).print(f"Starting vLLM with {settings.vllm_model}, a minute or so …", highlight=False)
-    server = AnnouncingServer(create_app(settings, built), settings)
     try:
+        server = AnnouncingServer(create_app(settings, built), settings)
         server.run()
     except KeyboardInterrupt:
         return  # uvicorn has stopped cleanly, and then passes the signal on

@@ -97,6 +97,8 @@ class Settings(BaseSettings):
 
     key_cache_s: float = Field(default=30.0, ge=0)
     usage_flush_s: float = Field(default=10.0, gt=0)
+    otlp_endpoint: str = ""
+    """Where OpenTelemetry spans go; empty: nowhere."""
     metrics_tenants: int = Field(default=50, ge=0)
     """Tenants with labels of their own in /metrics; the rest are `other`."""
 

@@ -8,6 +8,7 @@ import time
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from importlib import metadata
+from typing import TYPE_CHECKING
 
 from fastapi import FastAPI
 from sqlalchemy.exc import SQLAlchemyError
@@ -33,6 +34,10 @@ from app.tenants.limits import Quotas
 from app.tenants.repository import Repository, open_database
 from app.tenants.service import Tenants
 from app.tenants.usage import UsageCounter
+from app.tracing import Tracing, exporting
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace import TracerProvider
 
 SECURITY_HEADERS = {
     "X-Content-Type-Options": "nosniff",
@@ -70,6 +75,8 @@ def create_app(settings: Settings, engine: Engine | None = None) -> FastAPI:
         app.mount("/", Pages(settings.static_dir), name="page")
     app.add_middleware(QuotaHeaders, quotas=gateway.quotas)
     app.add_middleware(SecurityHeaders)
+    if settings.otlp_endpoint:
+        app.add_middleware(Tracing, provider=_tracing(settings.otlp_endpoint))
     app.add_middleware(AccessLog, metrics=gateway.metrics, body_bytes=settings.body_bytes)
     return app
 
@@ -136,6 +143,14 @@ async def running(gateway: Gateway) -> AsyncIterator[None]:
 
 class StartError(Exception):
     """The gateway can't start; the message is for the operator."""
+
+
+def _tracing(endpoint: str) -> TracerProvider:
+    try:
+        return exporting(endpoint)
+    except ImportError as error:
+        message = "PACELINE_OTLP_ENDPOINT needs OpenTelemetry, which isn't installed: pip install 'paceline[otel]'."
+        raise StartError(message) from error
 
 
 async def _start(gateway: Gateway) -> None:
