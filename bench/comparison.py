@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
@@ -113,7 +114,11 @@ class Measured:
         if case.policy == "sync":
             return latency.synchronous(self.alpha, round(length or 1), **times)
         if case.policy == "hold":
-            return latency.hold(self.alpha, t_d=self.draft_s, t_v=self.step_s, rtt=self.rtt_s, window=latency.LONGEST)
+            # The cloud waits for the first draft and checks all that has come: what is drafted during a step.
+            block = min(_LONGEST, max(1, math.ceil(self.step_s / self.draft_s)))
+            return latency.hold(
+                self.alpha, t_d=self.draft_s, t_v=self.step_s, rtt=self.rtt_s, window=latency.LONGEST, block=block
+            )
         return latency.eager(self.alpha, **times)
 
 

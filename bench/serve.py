@@ -90,9 +90,13 @@ async def _ask(cloud: Cloud, model: str, number: int, settings: Settings) -> Ser
 
 
 def command(report: Report, settings: Settings) -> None:
+    """Raises SystemExit with what to do if the endpoint can't be used."""
     with report.progress() as progress:
         task = progress.add_task("requests", total=settings.requests)
-        row = asyncio.run(run(settings, lambda: progress.advance(task)))
+        try:
+            row = asyncio.run(run(settings, lambda: progress.advance(task)))
+        except EdgeError as error:
+            raise SystemExit(str(error)) from None
     figures = ("mean", "p50", "p90", "p95", "p99")
     report.table(
         f"{settings.rate:g} requests a second, ms",

@@ -7,7 +7,7 @@ import pytest
 
 from bench.bootstrap import ratio_interval
 from bench.compare import Settings, run
-from bench.comparison import Case, Sample, cases, compared, row
+from bench.comparison import Case, Measured, Sample, cases, compared, row
 from bench.pair import Answer
 from edge.events import Committed, Drafted, Ended, Event, Measures, RolledBack, Token
 from edge.figures import Figures
@@ -81,6 +81,17 @@ def test_a_row_weighs_answers_by_tokens_and_stands_beside_the_formula_at_its_own
     assert found["up_bytes_per_token"] == pytest.approx(4)
     assert found["cloud_cpu_ms_per_token"] == pytest.approx(1e3 * 0.44 / 42)
     assert found["other_text"] == 0
+
+
+def test_the_formula_of_hold_is_a_floor_that_counts_on_the_drafts_of_a_step_together() -> None:
+    hold = Case("hold", "hold", 0.0, "top-1")
+    figures = Measured(alpha=1.0, draft_s=0.01, step_s=0.03, rtt_s=0.0)
+    assert figures.formula_s(hold, None) == pytest.approx(0.01)
+    assert figures.formula_s(Case("sync", "sync", 0.0, "top-1"), 4.0) == pytest.approx((4 * 0.01 + 0.03) / 5)
+    assert figures.formula_s(Case("cloud n-gram", "eager", 0.0, "n-gram"), None) is None
+    assert figures.best_length() == 8
+    with pytest.raises(ValueError, match="nothing was drafted"):
+        Measured(None, None, 0.03, 0.0).best_length()
 
 
 def test_coupled_drafts_are_a_case_only_where_there_is_noise_to_share() -> None:
