@@ -161,7 +161,10 @@ class StepLoop:
         try:
             return output.advance(chunk.candidates, self._rows(row))
         except NothingLeft:  # this request's own doing: the others go on
-            return Picked((), (), "error")
+            return Picked((), (), "error", InvalidRequest.code)
+        except Exception:  # of this request's parameters, most likely: no reason to end the others
+            logger.exception("pick_failed")
+            return Picked((), (), "error", EngineFailed.code)
 
     def _rows(self, first: int) -> Callable[[int], NDArray[np.float32]]:
         return lambda i: self._model.logits(first + i)
@@ -174,7 +177,7 @@ class StepLoop:
         progress = Progress(pick.tokens, drafted, step_s, waited_s, pick.logprobs, usage)
         self._progress.append((job.generation, progress))
         if pick.reason is not None:
-            self._end(job, pick.reason, InvalidRequest.code if pick.reason == "error" else None)
+            self._end(job, pick.reason, pick.error)
 
     def _end(self, job: _Job, reason: Reason, error: str | None = None) -> None:
         stream = job.stream

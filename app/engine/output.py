@@ -26,6 +26,8 @@ class Picked:
     logprobs: tuple[TokenLogprob, ...]
     reason: Reason | None
     """Why the output ends here; None: it goes on."""
+    error: str | None = None
+    """A code of edge.protocol.errors, with reason `error`."""
 
 
 class Output:

@@ -17,6 +17,7 @@ from app.engine.generation import PARK_AHEAD, Generation
 from app.engine.scripted import ScriptedEngine
 from edge.protocol.errors import EngineFailed, InvalidRequest, Overloaded
 from edge.protocol.frames import Policy, Sampling
+from edge.protocol.sampling import Sampler
 from edge.script import Script, ScriptVocabulary
 from tests.app.engine.requests import GREEDY, PROMPT, SEEDED, read, read_drafting, request, script
 
@@ -330,6 +331,26 @@ async def test_a_broken_model_ends_all_streams_and_nothing_else(caplog: pytest.L
         with pytest.raises(EngineFailed):
             engine.submit(request())
     assert "engine_failed" in caplog.text
+
+
+async def test_what_cannot_be_picked_ends_its_own_stream_only(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pick = Sampler.pick
+
+    def failing(self: Sampler, *args: Any) -> int:
+        if self.sampling.seed == 13:
+            raise ZeroDivisionError("a fault of ours")
+        return pick(self, *args)
+
+    monkeypatch.setattr(Sampler, "pick", failing)
+    async with running(streams=2) as engine:
+        good, bad = engine.submit(request()), engine.submit(request(sampling=Sampling(seed=13)))
+        assert [len(tokens) for tokens in await asyncio.gather(read(good), read(bad))] == [40, 0]
+        assert bad.finished is not None
+        assert (bad.finished.reason, bad.finished.error) == ("error", "engine_failed")
+        assert engine.failure() is None
+    assert "pick_failed" in caplog.text
 
 
 async def test_stopping_ends_what_runs_and_what_waits() -> None:
