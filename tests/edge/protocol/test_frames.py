@@ -28,7 +28,7 @@ samplings = st.builds(
     min_p=st.floats(0, 1),
     presence_penalty=st.floats(-2, 2),
     frequency_penalty=st.floats(-2, 2),
-    repetition_penalty=st.floats(0, 10, exclude_min=True),
+    repetition_penalty=st.floats(0.01, 10),
     bias=st.lists(st.tuples(st.integers(0, 2**31 - 1), finite), max_size=3).map(tuple),
     seed=st.one_of(st.none(), st.integers(0, 2**63 - 1)),
     choice=st.integers(0, 2**31 - 1),
