@@ -96,6 +96,18 @@ def batching(
 
 
 @app.command()
+def auto(
+    tokens: Annotated[int, typer.Option(help="Of each answer.", min=8, max=384)] = 96,
+    rounds: Annotated[int, typer.Option(help="How often all policies take turns.", min=1)] = 3,
+    as_json: Json = False,
+) -> None:
+    """Policy auto beside cloud-only, eager and hold: 8 streams on the F16 and the 4-bit target (about 6 minutes)."""
+    from bench import auto as bench
+
+    bench.command(Report(as_json=as_json), bench.Settings(tokens, rounds))
+
+
+@app.command()
 def lossless(
     prompts: Annotated[int, typer.Option(help="How many of the 50 prompts.")] = 50,
     tokens: Annotated[int, typer.Option(help="Of each output.")] = 64,

@@ -67,7 +67,8 @@ class Parting:
     reference: tuple[int, ...]
     found: tuple[int, ...]
     tie: bool = False
-    """Set once it has been judged."""
+    """Set once it has been judged, with the error of the logits that would explain it."""
+    distance: float | None = None
 
 
 @dataclass(slots=True)
@@ -143,15 +144,15 @@ async def run(
         return networks_found
 
 
-def judge(partings: Sequence[Parting], model: LlamaCppModel) -> float:
+def judge(partings: Sequence[Parting], model: LlamaCppModel, *, min_tokens: int = 0) -> float:
     """Tell floating-point ties from faults, as `bench lossless` does. Returns the noise that was measured for it."""
     prompts = {p.prompt: tuple(model.vocabulary.render([Message("user", PROMPTS[p.prompt])])) for p in partings}
     samples = {p.prompt: Sample(prompts[p.prompt], p.reference[:48]) for p in partings}
     noise = measure(model, list(samples.values())[:8]).largest
     for p in partings:
         sample = Sample(prompts[p.prompt], p.reference)
-        found = Judge(model, noise).judge(p.prompt, p.case, sample, Sampling(temperature=0), p.found, p.at)
-        p.tie = found.tie
+        found = Judge(model, noise, min_tokens).judge(p.prompt, p.case, sample, Sampling(temperature=0), p.found, p.at)
+        p.tie, p.distance = found.tie, found.distance
     return noise
 
 

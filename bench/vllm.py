@@ -13,21 +13,19 @@ import itertools
 import os
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack, aclosing
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from statistics import median
-from typing import Any, cast
+from typing import Any
 
-from app.engine.base import Commit, Refused, Request
-from app.engine.generation import Generation
+from app.engine.base import Request
 from app.engine.vllm_engine import VllmEngine
 from app.engine.vllm_start import Plan, engine_args, environment
 from bench.hf_model import NAME, convert
+from bench.paced import PacedDevice, Replay
 from bench.prompts import PROMPTS
 from bench.report import Report
-from edge.drafters.scripted import Pattern, right_with
-from edge.protocol import frames
-from edge.protocol.drafting import DraftingSession
+from edge.drafters.scripted import right_with
 from edge.protocol.frames import Message, Policy, Sampling
 
 GREEDY = Sampling(temperature=0.0, seed=0)
@@ -63,48 +61,6 @@ class Told:
 
 Client = Callable[[str, int], Awaitable[Told]]
 """Ask a question as stream number i."""
-
-
-@dataclass(slots=True)
-class PacedDevice:
-    """Drafts a token every `draft_s` seconds while there is room in its window, as a drafter of its own speed would."""
-
-    reference: Sequence[int]
-    right: Pattern
-    draft_s: float
-    vocabulary: int
-    session: DraftingSession = field(default_factory=lambda: DraftingSession(0, window=16))
-
-    async def run(self, generation: Generation) -> tuple[float, float]:
-        """To the end; gives the times of the first and the last tokens."""
-        drafting = asyncio.create_task(self._draft(generation)) if self.draft_s else None
-        first = last = 0.0
-        try:
-            async with aclosing(cast("Any", generation.events())) as events:
-                async for event in events:
-                    if isinstance(event, Commit):
-                        last = time.perf_counter()
-                        first = first or last
-                        self.session.commit(frames.Commit(0, event.start, event.tokens, event.drafted))
-                    elif isinstance(event, Refused):
-                        self.session.refused(frames.Error(0, "draft_refused", epoch=event.lowest_epoch))
-        finally:
-            if drafting is not None:
-                drafting.cancel()
-                await asyncio.gather(drafting, return_exceptions=True)
-        return first, last
-
-    async def _draft(self, generation: Generation) -> None:
-        due = time.perf_counter()
-        while True:
-            due = max(due + self.draft_s, time.perf_counter() - self.draft_s)
-            await asyncio.sleep(max(0.0, due - time.perf_counter()))
-            position = self.session.end
-            if self.session.wants_draft and position < len(self.reference):
-                token = self.reference[position]
-                self.session.draft(token if self.right(position) else (token + 1) % self.vocabulary)
-            while (block := self.session.next_block(flush=position + 1 >= len(self.reference))) is not None:
-                generation.offer(block.epoch, block.start, block.tokens)
 
 
 @dataclass(slots=True)
@@ -149,7 +105,8 @@ class Hybrid:
         async def ask(question: str, stream: int) -> Told:
             reference, vocabulary = self.references[question], self.engine.vocabulary
             right = right_with(alpha or 0.0, stream)
-            device = PacedDevice(reference, right, 0.0 if alpha is None else draft_s, vocabulary.size)
+            drafts = [token if right(i) else (token + 1) % vocabulary.size for i, token in enumerate(reference)]
+            device = PacedDevice(None if alpha is None else Replay(drafts), draft_s)
             request = Request(
                 id=f"hybrid-{next(self._count)}",
                 tenant="bench",
@@ -161,8 +118,9 @@ class Hybrid:
             )
             begun = time.perf_counter()
             generation = self.engine.submit(request)
-            first, last = await device.run(generation)
-            return Told(tuple(generation.ledger.tokens), begun, first, last, generation.usage().steps)
+            arrivals = await device.run(generation)
+            tokens, steps = tuple(generation.ledger.tokens), generation.usage().steps
+            return Told(tokens, begun, arrivals[0].at, arrivals[-1].at, steps)
 
         return ask
 
