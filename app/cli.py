@@ -15,12 +15,13 @@ from rich.progress import Progress
 from rich.table import Table
 
 from app import tenants_cli
-from app.console import fail, load_settings
+from app.console import fail, load_settings, show
 from app.engines import build_engine
 from app.main import StartError, create_app
 from app.plan.command import plan
 from app.server import Server
 from app.telemetry import configure_logging
+from edge.address import free
 
 log = structlog.get_logger("paceline.cli")
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Paceline's cloud side: the gateway.")
@@ -102,6 +103,8 @@ def serve(
             f"There is no model file {settings.target_path}.\nGet the embedded pair with `paceline-edge models pull`,"
             " name another file with --model, or try without a model: --engine scripted."
         )
+    if settings.port and not free(settings.host, settings.port):
+        fail(f"Port {settings.port} of {settings.host} is in use: stop what listens there, or choose another --port.")
     configure_logging(settings.log_format, settings.log_level)
     try:
         loading = LoadingBar(settings.target_path.name)
@@ -141,7 +144,7 @@ def list_replicas(url: UrlOption = "") -> None:
     table = Table("replica", "state", "streams", "restarts", "last fault")
     for one in _ask_gateway("GET", "/admin/replicas", url):
         table.add_row(str(one["index"]), one["state"], str(one["streams"]), str(one["restarts"]), one["fault"] or "")
-    Console().print(table)
+    show(table)
 
 
 @replicas.command("drain")

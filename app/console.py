@@ -7,6 +7,8 @@ from typing import Any, NoReturn
 import typer
 from pydantic import ValidationError
 from rich.console import Console
+from rich.measure import Measurement
+from rich.table import Table
 
 from app.config import Settings
 
@@ -21,6 +23,13 @@ def load_settings(**given: Any) -> Settings:
             name = "".join(f"PACELINE_{part}".upper() + ": " for part in fault["loc"][:1])
             lines.append(name + fault["msg"].removeprefix("Value error, "))
         fail("\n".join(lines))
+
+
+def show(table: Table) -> None:
+    """Print a table as wide as it is: a line that wraps can be read, an id that is cut can't be used."""
+    console = Console()
+    needed = Measurement.get(console, console.options.update(max_width=10_000), table).maximum
+    Console(width=max(console.width, needed)).print(table)
 
 
 def fail(message: str, *, status: int = 2) -> NoReturn:

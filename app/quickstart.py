@@ -166,7 +166,8 @@ def _key(settings: Settings) -> str:
 
 def _invite(settings: Settings, console: Console, admin_key: str) -> None:
     base, key = f"http://{settings.host}:{settings.port}", _key(settings)
-    request = '{"messages": [{"role": "user", "content": "Hello!"}], "stream": true}'
+    model = settings.target_id or settings.target_path.stem
+    request = f'{{"model": "{model}", "messages": [{{"role": "user", "content": "Hello!"}}], "stream": true}}'
     console.rule("[bold]Up and running, Ctrl-C stops it[/]")
     # Not through rich: whole lines, to be copied.
     sys.stdout.write(f"""

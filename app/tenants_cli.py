@@ -10,11 +10,10 @@ from datetime import date, datetime
 from typing import Annotated, Any, TypeVar, get_args
 
 import typer
-from rich.console import Console
 from rich.table import Table
 from sqlalchemy.exc import SQLAlchemyError
 
-from app.console import fail, load_settings
+from app.console import fail, load_settings, show
 from app.tenants.export import COLUMNS, as_csv, usage_line
 from app.tenants.repository import Repository, TenantRecord, open_database
 from app.tenants.service import NoSuchTenant, TenantExists, Tenants
@@ -105,7 +104,7 @@ def list_keys(tenant: Annotated[str | None, typer.Option(help="Of this tenant on
     for key in _with_tenants(lambda service: service.keys(tenant)):
         revoked = f"{key.revoked_at:%Y-%m-%d %H:%M}" if key.revoked_at else ""
         table.add_row(key.id, key.tenant, key.name, f"{key.prefix}…", f"{key.created_at:%Y-%m-%d %H:%M}", revoked)
-    Console().print(table)
+    show(table)
 
 
 @keys.command("rotate")
@@ -145,7 +144,7 @@ def usage(
     table = Table(*COLUMNS)
     for row in rows:
         table.add_row(*map(str, usage_line(row).values()))
-    Console().print(table)
+    show(table)
 
 
 def _day(given: datetime | None) -> date | None:
@@ -185,7 +184,7 @@ def _show(records: list[TenantRecord]) -> None:
             *(_cell(terms[bound]) for bound in _BOUNDS),
             f"{record.created_at:%Y-%m-%d}",
         )
-    Console().print(table)
+    show(table)
 
 
 def _cell(bound: int | tuple[str, ...] | None) -> str:

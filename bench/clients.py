@@ -29,7 +29,7 @@ CHECKS = 20_000
 
 async def measure(clients: int, seconds: float, rounds: int, advance: Callable[[], None]) -> dict[str, float]:
     """`rounds` rounds of `seconds` together, after one to warm up."""
-    async with gateway(Plan(engine="scripted", step_s=STEP_S, streams=clients)) as address:
+    async with gateway(Plan(engine="scripted", step_s=STEP_S, streams=clients, queue=2 * clients)) as address:
         process, tally, stop = psutil.Process(address.pid), Tally(), asyncio.Event()
         asking = [
             asyncio.create_task(keep_asking(address.port, address.key, tally, stop, model="scripted", tokens=TOKENS))

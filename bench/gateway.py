@@ -41,6 +41,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """A scripted step."""
     core: int | None = None
     streams: int = 8
+    queue: int = 64
+    """Requests that may wait for a place."""
     admin_key: str = ""
 
 
@@ -98,14 +100,26 @@ def _engine(plan: Plan, settings: Settings) -> Engine:
         from app.engine.scripted import ScriptedEngine
 
         # As many drafts in a step as there are: the schemes are compared, not a budget.
-        return ScriptedEngine(step_s=plan.step_s, streams=plan.streams, draft_tokens=64, step_tokens=1024, window=64)
+        return ScriptedEngine(
+            step_s=plan.step_s,
+            streams=plan.streams,
+            queue=plan.queue,
+            draft_tokens=64,
+            step_tokens=1024,
+            window=64,
+        )
     return build_engine(settings)
 
 
 def main(argument: str) -> None:
     plan = msgspec.json.decode(argument, type=Plan)
     with pinned(plan.core), tempfile.TemporaryDirectory() as folder:
-        values: dict[str, Any] = {"engine": plan.engine, "engine_streams": plan.streams, "admin_key": plan.admin_key}
+        values: dict[str, Any] = {
+            "engine": plan.engine,
+            "engine_streams": plan.streams,
+            "engine_queue": plan.queue,
+            "admin_key": plan.admin_key,
+        }
         settings = Settings(port=0, data_dir=Path(folder), log_level="warning", **values)
         configure_logging(settings.log_format, settings.log_level)
         server = _Announcing(create_app(settings, _engine(plan, settings)), settings)

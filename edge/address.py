@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import socket
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
@@ -25,6 +27,15 @@ def require_tls(url: str, *, allow_plain: bool) -> None:
             f"{url} would carry your API key and your prompts unencrypted. Use https://, or, if the network between is "
             "your own, set PACELINE_ALLOW_PLAIN=1."
         )
+
+
+def free(host: str, port: int) -> bool:
+    """Whether one can listen there; True as well for an address that isn't this machine's."""
+    try:
+        with socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET):
+            return True
+    except OSError as error:
+        return error.errno != errno.EADDRINUSE
 
 
 def is_loopback(url: str) -> bool:

@@ -74,6 +74,8 @@ def run_chat(settings: DeviceSettings, wishes: Wishes, question: str | None) -> 
 def advice(error: Exception) -> str:
     """An error as a sentence that says what to do."""
     if isinstance(error, Unauthorised):
+        if error.message.startswith("hello carries"):  # it had none to send
+            return "The gateway wants an API key: set PACELINE_API_KEY, or give --key. Its operator makes them."
         return f"The gateway refused the API key ({error}). Give it by PACELINE_API_KEY or --key."
     if isinstance(error, Unreachable):
         return f"{error}. Is `paceline-gateway serve` running there? --url or PACELINE_URL names another."

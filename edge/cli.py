@@ -47,6 +47,11 @@ class PrivacyOption(StrEnum):
     local = "local"
 
 
+class ServePrivacyOption(StrEnum):
+    full = "full"
+    local = "local"
+
+
 Url = Annotated[str | None, typer.Option("--url", help="The gateway's address.", show_default=False)]
 Key = Annotated[str | None, typer.Option("--key", help="API key. [env: PACELINE_API_KEY]", show_default=False)]
 TargetModel = Annotated[str | None, typer.Option("--model", help="The target model's id.", show_default=False)]
@@ -113,7 +118,7 @@ def serve(
     policy: Annotated[PolicyOption | None, typer.Option(help="What the cloud does when no draft has come.")] = None,
     drafter: Drafting = None,
     draft_model: DraftModel = None,
-    privacy: Annotated[PrivacyOption | None, typer.Option(help="What may leave this device.")] = None,
+    privacy: Annotated[ServePrivacyOption | None, typer.Option(help="What may leave this device.")] = None,
     local: Annotated[
         bool, typer.Option("--local", help="Without a gateway the draft model may answer alone, unverified.")
     ] = False,
@@ -152,7 +157,7 @@ def doctor(
 
 @app.command()
 def disclosures(
-    last: Annotated[int | None, typer.Option(min=0, help="Only the last so many requests.")] = None,
+    last: Annotated[int | None, typer.Option(min=1, help="Only the last so many requests.")] = None,
     clear: Annotated[bool, typer.Option("--clear", help="Delete the log.")] = False,
     as_json: AsJson = False,
 ) -> None:

@@ -69,7 +69,7 @@ class DeviceSettings(BaseSettings):
         if key := self.api_key.get_secret_value():
             return key
         written = self.data_dir / "initial-key"
-        if is_loopback(self.url) and written.is_file():
+        if is_loopback(gateway_url(self.url)) and written.is_file():
             return written.read_text(encoding="utf-8").strip()
         return ""
 

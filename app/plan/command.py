@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
+from app.console import show
 from app.plan.advice import ALPHAS, RTTS_S, Expectation, Question, expectations, recommended, where_it_pays
 from app.plan.hardware import names, roofline
 from app.plan.offered import POLICIES
@@ -84,7 +85,7 @@ def _print(console: Console, question: Question, found: list[Expectation], ratio
             f"{e.wasted_per_token:.2f}",
             style="bold" if e is best else "",
         )
-    console.print(table)
+    show(table)
     console.print(
         f"Best here: {best.policy}. A lone stream's step takes {roof.single_s * 1e3:.1f} ms; computing binds from "
         f"{roof.knee_tokens:.0f} tokens a step on; the memory beside the weights holds {roof.streams} such streams. "

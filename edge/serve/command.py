@@ -13,7 +13,7 @@ import uvicorn
 from rich.console import Console
 from rich.text import Text
 
-from edge.address import is_loopback
+from edge.address import free, is_loopback
 from edge.config import DeviceSettings, gateway_url
 from edge.drafters.base import Drafter
 from edge.drafters.load import load_drafter
@@ -41,6 +41,10 @@ def run_serve(settings: DeviceSettings, *, host: str, port: int, local: bool) ->
         return 2
     if settings.privacy in ("redacted", "draft_only"):  # every request would be refused
         words = f"This endpoint doesn't do privacy mode {settings.privacy!r}: set PACELINE_PRIVACY to full or local."
+        side.print(Text(words, style="red"))
+        return 2
+    if port and not free(host, port):
+        words = f"Port {port} of {host} is in use: stop what listens there, or choose another --port."
         side.print(Text(words, style="red"))
         return 2
     logging.basicConfig(level=logging.WARNING)

@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -135,3 +136,18 @@ def test_a_database_that_is_not_there_is_named_without_its_password(tmp_path: Pa
     assert result.exit_code == 3
     assert "can't be used" in result.output
     assert "hunter2" not in result.output
+
+
+def test_ids_are_never_cut_on_a_narrow_terminal() -> None:
+    assert runner.invoke(app, ["keys", "create", "--tenant", "acme"]).exit_code == 0
+    listed = runner.invoke(app, ["keys", "list"], env={"COLUMNS": "60"})
+    assert "…" not in re.sub(r"sk-pl-[0-9a-f]+…", "", listed.output)  # of a key only its beginning is kept
+    assert re.search(r"key_[0-9a-f]{12,}", listed.output)
+
+
+def test_a_port_in_use_is_said_before_a_model_is_loaded() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        result = runner.invoke(app, ["serve", "--engine", "scripted", "--port", str(port)])
+    assert result.exit_code == 2
+    assert f"Port {port} of 127.0.0.1 is in use" in result.output
