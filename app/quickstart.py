@@ -138,7 +138,7 @@ def _pin(pid: int, core: int) -> None:
 
 
 def _ask(settings: Settings, console: Console) -> None:
-    console.rule("[bold]An edge device asks[/]")
+    console.rule(f"[bold]An edge device asks: {QUESTION}[/]")
     gateway = {"PACELINE_URL": f"http://{settings.host}:{settings.port}", "PACELINE_API_KEY": _key(settings)}
     environment = {**os.environ, **gateway}
     process = subprocess.Popen(  # noqa: S603
