@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -58,6 +59,24 @@ def compare(
 
     settings = bench.Settings(_networks(network), _floats(temperature), prompts, tokens, rounds)
     bench.command(Report(as_json=as_json), settings)
+
+
+@app.command()
+def replay(
+    network: Annotated[str, typer.Option(help=NETWORKS)] = "80",
+    t_d_ms: Annotated[float, typer.Option(help="A draft token, ms.", min=0.1)] = 10.0,
+    t_v_ms: Annotated[float, typer.Option(help="A target step, ms.", min=0.1)] = 30.0,
+    temperature: Annotated[str, typer.Option(help="Temperatures.")] = "0,0.8",
+    prompts: Annotated[int, typer.Option(help="How many of the 50 prompts.", min=1, max=50)] = 3,
+    tokens: Annotated[int, typer.Option(help="Of each answer.", min=2, max=384)] = 64,
+    recording: Annotated[Path | None, typer.Option(help="Made if missing, else played; prompts as in it.")] = None,
+    as_json: Json = False,
+) -> None:
+    """The real pair's acceptance patterns at draft and step times of your choice (about 2 minutes a network)."""
+    from bench import replay as bench
+
+    settings = bench.Settings(_networks(network), t_d_ms / 1e3, t_v_ms / 1e3, _floats(temperature), prompts, tokens)
+    bench.command(Report(as_json=as_json), settings, recording)
 
 
 @app.command()

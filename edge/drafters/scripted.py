@@ -40,7 +40,10 @@ def repeating(pattern: Sequence[bool]) -> Pattern:
 
 
 class ScriptedDrafter:
-    """`draft_s`: seconds that a token takes, the script's own work included; the rest of them is slept."""
+    """`draft_s`: seconds that a token takes, the script's own work included; the rest of them is slept.
+
+    `confidence`: of the draft for an output position, 0 to 1.
+    """
 
     name = "scripted"
 
@@ -50,6 +53,7 @@ class ScriptedDrafter:
         right: Pattern,
         *,
         draft_s: float = 0.0,
+        confidence: Callable[[int], float] = lambda position: 1.0,
         sleep: Callable[[float], None] = time.sleep,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
@@ -58,6 +62,7 @@ class ScriptedDrafter:
         self._script = script
         self._right = right
         self._draft_s = draft_s
+        self._confidence = confidence
         self._sleep = sleep
         self._clock = clock
 
@@ -70,7 +75,7 @@ class ScriptedDrafter:
         coupled: bool = True,
     ) -> ScriptedContinuation:
         """It always knows the target's noise: `coupled` changes nothing."""
-        continuation = ScriptedContinuation(self._script, self._right, self._until, prompt, sampling)
+        continuation = ScriptedContinuation(self._script, self._right, self._confidence, self._until, prompt, sampling)
         continuation.feed(committed)
         return continuation
 
@@ -90,12 +95,14 @@ class ScriptedContinuation:
         self,
         script: Script,
         right: Pattern,
+        confidence: Callable[[int], float],
         until: Callable[[], Callable[[], None]],
         prompt: Sequence[int],
         sampling: Sampling,
     ) -> None:
         self._script = script
         self._right = right
+        self._confidence = confidence
         self._until = until
         self._key = script.key(prompt)
         self._previous = prompt[-1]
@@ -112,7 +119,7 @@ class ScriptedContinuation:
             token = _WRONG if token != _WRONG else ord("!")
         self.feed([token])
         wait()
-        return Proposal(token, 1.0)
+        return Proposal(token, self._confidence(position))
 
     def rollback(self, length: int) -> None:
         self._sampler.pop(len(self._output) - length)

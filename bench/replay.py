@@ -1,0 +1,247 @@
+"""`bench replay`: the real pair's decisions, played at times of one's choice.
+
+Once, without a clock, the embedded target answers and the draft model proposes at every position of the answer: where
+it is right, and how sure it is. Then gateway and runtime run over named networks with the scripted models, which take
+exactly t_v a step and t_d a draft token, and whose drafts are right where the recording's were. So the times are a
+GPU's, if one likes, and the acceptance patterns are a real pair's; every row says `replay`. Behind a wrong draft the
+recording's confidence at the same position stands for the one that the draft model would have had there.
+
+N-gram speculation isn't replayed: its drafts come in bursts or not at all. Beside each row is the event simulation
+(events.py) on the same patterns, with the network's median round trip and nothing else of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from app.engine.base import Request
+from app.engine.llama_cpp import LlamaCppEngine
+from bench.comparison import Case, Drafting, Sample, cases, row
+from bench.events import Times, best_sync, simulate, simulate_cloud
+from bench.gateway import Plan, cores, gateway, pinned, proxies
+from bench.hybrid import Device, Drafts
+from bench.pair import Answer, ask
+from bench.profiles import profile
+from bench.prompts import PROMPTS
+from bench.report import Report
+from edge.connection import Connection, Timing
+from edge.drafters.base import Drafter
+from edge.drafters.llama_cpp import LlamaCppDrafter
+from edge.drafters.scripted import ScriptedDrafter, repeating
+from edge.models import default_directory, pair
+from edge.protocol.frames import Message, Sampling
+from edge.runtime import Generate, Runtime
+from edge.script import Script, ScriptVocabulary
+
+COLUMNS = {
+    "temperature": "T",
+    "drafting": "drafts",
+    "scheme": "scheme",
+    "itl_ms": "ITL",
+    "itl_low_ms": "from",
+    "itl_high_ms": "to",
+    "over_cloud": "/ cloud",
+    "sim_ms": "simulated",
+    "over_sim": "/ simulated",
+    "itl_p95_ms": "p95",
+    "alpha": "α",
+    "gamma": "γ",
+    "steps_per_token": "steps",
+    "wasted_per_token": "wasted",
+    "over_formula": "/ formula",
+    "other_text": "differ",
+}
+"""Of the table for people; the JSON has more."""
+_TIMING = Timing(ping_s=0.5)
+_CONTEXT = 512
+_LONGEST = 24
+"""γ of `sync`, at most."""
+
+
+class Tape(msgspec.Struct, frozen=True):
+    """One answer of the target, and at each of its positions what the drafter proposed behind it."""
+
+    prompt: int
+    temperature: float
+    drafting: Drafting
+    right: tuple[bool, ...]
+    confidence: tuple[float, ...]
+    """The drafter's own probability of its proposal."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    networks: Sequence[str]
+    t_d_s: float = 0.010
+    t_v_s: float = 0.030
+    temperatures: Sequence[float] = (0.0, 0.8)
+    prompts: int = 3
+    tokens: int = 64
+
+    @property
+    def answers(self) -> int:
+        return self.prompts * len(self.networks) * len(_cases(self.temperatures))
+
+
+def _cases(temperatures: Sequence[float]) -> list[Case]:
+    return [case for case in cases(temperatures) if case.drafting != "n-gram"]
+
+
+def decisions(
+    drafter: Drafter, prompt: Sequence[int], output: Sequence[int], sampling: Sampling, *, coupled: bool
+) -> tuple[tuple[bool, ...], tuple[float, ...]]:
+    """Where the drafter proposes the token of `output` behind what `output` has before it, and how sure it is."""
+    continuation = drafter.begin(prompt, sampling, coupled=coupled)
+    right: list[bool] = []
+    confidence: list[float] = []
+    for position, token in enumerate(output):
+        proposal = continuation.propose()
+        right.append(proposal is not None and proposal.token == token)
+        confidence.append(0.0 if proposal is None else proposal.confidence)
+        continuation.rollback(position)
+        continuation.feed([token])
+    continuation.close()
+    return tuple(right), tuple(confidence)
+
+
+async def record(settings: Settings) -> list[Tape]:
+    """The embedded pair's. Raises RuntimeError for an answer without two tokens."""
+    files = pair(default_directory())
+    engine = LlamaCppEngine(files.target, model_id="target", context=_CONTEXT, streams=1, threads=1)
+    drafter = LlamaCppDrafter(files.draft, streams=1, context=_CONTEXT, threads=1)
+    await engine.start()
+    tapes: list[Tape] = []
+    try:
+        for number in range(settings.prompts):
+            prompt = tuple(engine.vocabulary.render([Message("user", PROMPTS[number])]))
+            for t in settings.temperatures:
+                sampling = Sampling(temperature=t, top_p=0.95 if t else 1.0, seed=number)
+                request = Request(
+                    id=f"{number}-{t}", tenant="bench", prompt=prompt, sampling=sampling, max_tokens=settings.tokens
+                )
+                output = await Device(Drafts("none", (), engine.vocabulary.size)).run(engine, request)
+                if len(output) < 2:
+                    raise RuntimeError(f"the answer to prompt {number} has {len(output)} tokens")
+                for kind in sorted({c.drafting for c in _cases([t])} - {"none"}):
+                    coupled = kind == "coupled"
+                    right, sure = await asyncio.to_thread(decisions, drafter, prompt, output, sampling, coupled=coupled)
+                    tapes.append(Tape(number, t, kind, right, sure))
+    finally:
+        drafter.close()
+        await engine.stop()
+    return tapes
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    sample: Sample
+    simulated_s: float
+    """Per token."""
+
+
+async def _play(socket: Connection, script: Script, settings: Settings, case: Case, tape: Tape, rtt_s: float) -> Played:
+    times = Times(settings.t_d_s, settings.t_v_s, rtt_s)
+    length, best = best_sync(tape.right, times, _LONGEST)
+    ideal = {
+        "cloud": simulate_cloud(tape.right, times),
+        "sync": best,
+        "hold": simulate(tape.right, times, "hold"),
+    }.get(case.scheme) or simulate(tape.right, times, "eager")
+    drafter = ScriptedDrafter(
+        script,
+        repeating(tape.right),
+        draft_s=settings.t_d_s,
+        confidence=lambda position: tape.confidence[position % len(tape.confidence)],
+    )
+    request = Generate(
+        prompt=tuple(script.vocabulary.encode(PROMPTS[tape.prompt])),
+        sampling=Sampling(temperature=0, seed=0),
+        max_tokens=len(tape.right),
+        policy=case.policy,
+        draft=case.drafting != "none",
+        draft_length=length if case.scheme == "sync" else None,
+    )
+    async with Runtime(socket, drafter) as runtime:
+        answer: Answer = await ask(runtime, request)
+    return Played(Sample(answer, 0.0, 0.0, length if case.scheme == "sync" else None), ideal.itl_s)
+
+
+async def run(
+    settings: Settings, tapes: Sequence[Tape], advance: Callable[[], None] = lambda: None
+) -> list[Mapping[str, Any]]:
+    """All rows; questions go to all schemes in turn."""
+    script = Script(ScriptVocabulary())
+    links = {name: profile(name).link for name in settings.networks}
+    edge_core, cloud_core = cores()
+    found: dict[tuple[str, Case], list[Played]] = {}
+    rtts: dict[str, float] = {}
+    async with AsyncExitStack() as stack:
+        plan = Plan(engine="scripted", step_s=settings.t_v_s, core=cloud_core)
+        address = await stack.enter_async_context(gateway(plan))
+        ports = await stack.enter_async_context(proxies(address.port, links))
+        # Not before: a child begins where its parent is.
+        stack.enter_context(pinned(edge_core))
+        for name, port in ports.items():
+            url = f"http://127.0.0.1:{port}"
+            socket = await stack.enter_async_context(Connection(url, key=address.key, timing=_TIMING))
+            # The proxy's own delay is a part of the network; jitter and outages aren't of the simulation's.
+            await _play(socket, script, settings, _cases([0.0])[0], tapes[0], links[name].median_s)
+            rtts[name] = rtt_s = max(links[name].median_s, min(socket.rtt_s or 0.0, links[name].median_s + 0.002))
+            for number in range(settings.prompts):
+                for case in _cases(settings.temperatures):
+                    kind = "top-1" if case.drafting == "none" else case.drafting
+                    tape = next(
+                        t for t in tapes if (t.prompt, t.temperature, t.drafting) == (number, case.temperature, kind)
+                    )
+                    played = await _play(socket, script, settings, case, tape, rtt_s)
+                    found.setdefault((name, case), []).append(played)
+                    advance()
+    return [
+        _row(name, case, played, found[name, Case("cloud", "eager", case.temperature, "none")], rtts[name])
+        for (name, case), played in found.items()
+    ]
+
+
+def _row(name: str, case: Case, played: Sequence[Played], cloud: Sequence[Played], rtt_s: float) -> Mapping[str, Any]:
+    samples = [one.sample for one in played]
+    simulated_s = sum(p.simulated_s * p.sample.intervals for p in played) / sum(s.intervals for s in samples)
+    made = row(name, case, samples, [one.sample for one in cloud], rtt_s)
+    return {
+        **made,
+        "kind": "replay",
+        "sim_ms": simulated_s * 1e3,
+        "over_sim": made["itl_ms"] / (simulated_s * 1e3),
+        # The scripted models', so of no meaning.
+        "edge_cpu_ms_per_token": None,
+        "cloud_cpu_ms_per_token": None,
+    }
+
+
+def load(path: Path | None, settings: Settings) -> list[Tape]:
+    """The recording in `path`; made, and left there, if there is none."""
+    if path is not None and path.is_file():
+        return msgspec.json.decode(path.read_bytes(), type=list[Tape])
+    tapes = asyncio.run(record(settings))
+    if path is not None:
+        path.write_bytes(msgspec.json.encode(tapes))
+    return tapes
+
+
+def command(report: Report, settings: Settings, recording: Path | None) -> None:
+    report.say("Replay: real acceptance patterns, scripted models with times of our choice.")
+    tapes = load(recording, settings)
+    with report.progress() as progress:
+        task = progress.add_task("answers", total=settings.answers)
+        rows = asyncio.run(run(settings, tapes, lambda: progress.advance(task)))
+    times = f"t_d {settings.t_d_s * 1e3:g} ms, t_v {settings.t_v_s * 1e3:g} ms"
+    for name in settings.networks:
+        own = [{short: row[key] for key, short in COLUMNS.items()} for row in rows if row["network"] == name]
+        report.table(f"{name}, replay of the embedded pair at {times}; ms", own)
+    report.result({"rows": rows})
