@@ -13,9 +13,13 @@ from typing import Any, Self
 class LlamaServer:
     """A context manager. Flash attention and the size of its batches are left as its authors chose them."""
 
-    def __init__(self, model: Path, *, slots: int, context: int, threads: int) -> None:
-        """`context`: tokens per slot. Raises ModuleNotFoundError without the wheel."""
-        params = importlib.import_module("xllamacpp").CommonParams()
+    def __init__(self, model: Path, *, slots: int, context: int, threads: int, draft: Path | None = None) -> None:
+        """`context`: tokens per slot. `draft`: a draft model of its own; how far it drafts is left as it is.
+
+        Raises ModuleNotFoundError without the wheel.
+        """
+        xllamacpp = importlib.import_module("xllamacpp")
+        params = xllamacpp.CommonParams()
         params.model.path = str(model)
         params.n_parallel = slots
         params.n_ctx = slots * context
@@ -26,6 +30,12 @@ class LlamaServer:
         params.cache_ram_mib = 0
         params.verbosity = -1
         params.ui = False
+        if draft is not None:
+            own = params.speculative.draft
+            own.mparams.path = str(draft)
+            own.n_gpu_layers = 0
+            own.cpuparams.n_threads = own.cpuparams_batch.n_threads = threads
+            params.speculative.types = [xllamacpp.common_speculative_type.COMMON_SPECULATIVE_TYPE_DRAFT_SIMPLE]
         self._params = params
         self._pool = ThreadPoolExecutor(slots, thread_name_prefix="llama-server-client")
         self._server: Any = None
