@@ -260,6 +260,19 @@ def redaction(
 
 
 @app.command()
+def traffic(
+    prompts: Annotated[int, typer.Option(help="To tell apart.", min=2, max=50)] = 20,
+    answers: Annotated[int, typer.Option(help="Of each prompt, each with a seed of its own.", min=2)] = 6,
+    tokens: Annotated[int, typer.Option(help="Of each answer.", min=2)] = 48,
+    as_json: Json = False,
+) -> None:
+    """What sizes and times of messages give away, without padding and with it (about 10 minutes)."""
+    from bench import traffic as bench
+
+    bench.command(Report(as_json=as_json), bench.Settings(prompts, answers, tokens))
+
+
+@app.command()
 def clients(
     clients: Annotated[int, typer.Option(help="Streaming clients at once.")] = 200,
     seconds: Annotated[float, typer.Option(help="All rounds together.")] = 60.0,

@@ -52,6 +52,8 @@ class DeviceSettings(BaseSettings):
     draft_survival: float = Field(default=LEAST_SURVIVAL, ge=0, le=1)
     """Drafting pauses when the next token's chance to become output is lower."""
     privacy: Mode = "full"
+    padding: bool = False
+    """Whether messages to and from the gateway are filled up and sent at ticks."""
     redact_names: bool = True
     """In privacy mode `redacted`: names and addresses too, by their cues."""
     restore_in_code: bool = True

@@ -24,7 +24,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Self
+from typing import NoReturn, Self
 
 from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed
@@ -32,7 +32,14 @@ from websockets.exceptions import ConnectionClosed
 from edge.address import require_tls, verify_url
 from edge.dial import MAX_MESSAGE_BYTES, close_error, dial
 from edge.errors import Closed, ConnectionLost, EdgeError, Unreachable, from_frame, is_fatal
-from edge.protocol.errors import FrameTooLarge, MalformedFrame, ProtocolError, TooManyStreams, UnknownFrame
+from edge.protocol.errors import (
+    FrameTooLarge,
+    MalformedFrame,
+    ProtocolError,
+    TooManyStreams,
+    UnknownFrame,
+    VersionMismatch,
+)
 from edge.protocol.frames import (
     MSGPACK,
     VERSION,
@@ -50,6 +57,7 @@ from edge.protocol.frames import (
     Window,
     edge_codec,
 )
+from edge.protocol.padding import Cadence, Padded, Padding, pad
 from edge.roster import Roster
 from edge.stream import Phase, Stream
 from edge.surroundings import Surroundings
@@ -109,8 +117,11 @@ class Connection:
         observe: Callable[[EdgeFrame, int], None] | None = None,
         allow_plain: bool = False,
         surroundings: Surroundings | None = None,
+        padding: Padding | None = None,
     ) -> None:
         """`url`: the gateway's base address. `observe` is told every frame that leaves, and its bytes.
+
+        `padding`: sizes and times tell a watcher less, in both directions (edge/protocol/padding.py).
 
         Raises Insecure if that is without TLS outside this machine, unless `allow_plain`.
         """
@@ -124,6 +135,7 @@ class Connection:
         self._sleep = sleep
         self._rng = rng or random.Random()  # noqa: S311 (jitter)
         self._observe = observe
+        self._padding = padding
         self._roster = Roster()
         self._nonce = 0
         self._ping: Ping | None = None
@@ -275,9 +287,11 @@ class Connection:
             data = await socket.recv()
             self._heard = self._clock()
             try:
-                frame: CloudFrame = self._codec.decode(data)
+                frame = self._unwrapped(data)
             except (UnknownFrame, FrameTooLarge, MalformedFrame) as error:
                 log.warning("frame from the gateway left out: %s", error.code)
+                continue
+            if frame is None:
                 continue
             if isinstance(frame, Pong):
                 nonce, at = self._pinged
@@ -288,10 +302,20 @@ class Connection:
             elif not isinstance(frame, Welcome):
                 self._dispatch(frame, len(data))
 
+    def _unwrapped(self, data: bytes | str) -> CloudFrame | None:
+        """None: an envelope with nothing in it."""
+        found: CloudFrame | Padded = self._codec.decode(data)
+        if not isinstance(found, Padded):
+            return found
+        frame: CloudFrame | None = self._codec.unwrap(found)
+        return frame
+
     def _socket_error(self, frame: Error) -> None:
         error = from_frame(frame)
         if is_fatal(error):
             raise error
+        if self._padding is not None and isinstance(error, UnknownFrame):
+            raise VersionMismatch("this gateway can't pad its messages: update it, or turn padding off")
         log.warning("the gateway complains: %s", error.code)
 
     def _dispatch(self, frame: StreamFrame, size: int) -> None:
@@ -310,25 +334,52 @@ class Connection:
             self._roster.mark(stream)
 
     async def _write(self, socket: ClientConnection) -> None:
+        if self._padding is not None:
+            await self._write_at_ticks(socket, self._padding)
         while True:
             await self._roster.ready.wait()
             self._roster.ready.clear()
             await self._write_pending(socket)
 
     async def _write_pending(self, socket: ClientConnection) -> None:
+        while (message := self._next_message()) is not None:
+            await socket.send(message)
+
+    async def _write_at_ticks(self, socket: ClientConnection, padding: Padding) -> NoReturn:
+        cadence = Cadence(padding.tick_ms / 1000)
+        while True:
+            if not cadence.running:
+                await self._roster.ready.wait()
+            await self._sleep(cadence.wait_s(self._clock()))
+            message = self._next_message()
+            if message is None:
+                self._roster.ready.clear()
+                if not cadence.running:
+                    continue
+                message = pad(None, padding, text=self._codec.text)
+            await socket.send(message)
+            cadence.sent(self._clock(), busy=self._roster.wanted.is_set())
+
+    def _next_message(self) -> bytes | str | None:
+        """What there is to say, pings first."""
         if self._ping is not None:
             ping, self._ping = self._ping, None
             self._pinged = (ping.nonce, self._clock())
-            await socket.send(self._codec.encode(ping))
-        while (turn := self._roster.next_frame()) is not None:
-            await self._send(socket, *turn)
-
-    async def _send(self, socket: ClientConnection, stream: Stream, frame: EdgeFrame) -> None:
-        data = self._codec.encode(frame)
-        stream.sent(frame, len(data))
+            return self._encode(ping)
+        turn = self._roster.next_frame()
+        if turn is None:
+            return None
+        stream, frame = turn
+        data = self._encode(frame)
+        size = len(data)
+        stream.sent(frame, size)
         if self._observe is not None:
-            self._observe(frame, len(data))
-        await socket.send(data)
+            self._observe(frame, size)
+        return data
+
+    def _encode(self, frame: EdgeFrame) -> bytes | str:
+        data = self._codec.encode(frame)
+        return data if self._padding is None else pad(data, self._padding, text=self._codec.text)
 
     async def _ping_along(self, socket: ClientConnection) -> None:
         """Ping while there are streams; return when the socket has been silent for too long."""

@@ -6,6 +6,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
+from functools import partial
 from typing import Protocol
 from uuid import uuid4
 
@@ -24,6 +25,7 @@ from edge.pacing import LEAST_SURVIVAL
 from edge.power import look
 from edge.privacy import DisclosureLog, Recorder
 from edge.protocol.frames import Message, ModelInfo, Policy, Privacy, Sampling
+from edge.protocol.padding import Padding
 from edge.runtime import Runtime
 from edge.terminal import Answer
 
@@ -165,16 +167,16 @@ async def connected(
     observe = recorder.observe if recorder is not None else None
     fingerprint = drafter.fingerprint if drafter is not None else ""
     async with AsyncExitStack() as stack:
-        connection = Connection(
-            url, key=key, fingerprint=fingerprint, observe=observe, allow_plain=settings.allow_plain
-        )
+        padding = Padding() if settings.padding else None
+        connect = partial(Connection, url, key=key, observe=observe, allow_plain=settings.allow_plain, padding=padding)
+        connection = connect(fingerprint=fingerprint)
         await stack.enter_async_context(connection)
         model = choose_model(connection.welcome.models, settings.model)
         fits = not fingerprint or model.match
         if not fits:
             # The gateway would refuse a stream with drafts in other ids; without a fingerprint it asks nothing.
             await connection.close()
-            connection = Connection(url, key=key, observe=observe, allow_plain=settings.allow_plain)
+            connection = connect()
             await stack.enter_async_context(connection)
         yield connection, model, fits
 

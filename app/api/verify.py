@@ -24,11 +24,13 @@ from starlette.websockets import WebSocketDisconnect
 from app.api import admission, origin
 from app.api.attachment import Attachment
 from app.api.deps import Gateway, GatewayDep
+from app.api.paced import PacedSender
 from app.api.socket_limits import ErrorBudget, StreamIds
 from app.api.streams import HeldStream
 from app.telemetry import Pace
 from app.tenants.terms import CALLER, TenantId
 from edge.protocol import errors, frames
+from edge.protocol.padding import Padded, Padding
 
 router = APIRouter()
 log = structlog.get_logger("paceline.verify")
@@ -94,6 +96,8 @@ class Session:
         self._errors = ErrorBudget(gateway.settings.socket_errors, time.monotonic())
         self._active_at = time.monotonic()
         self._closed = False
+        self._paced: PacedSender | None = None
+        self._pacing: asyncio.Task[None] | None = None
         self._handlers: dict[type, Callable[..., Awaitable[None]]] = {
             frames.Open: self._open,
             frames.Draft: self._draft,
@@ -118,6 +122,8 @@ class Session:
         """Detach what is attached, and leave no task behind."""
         self._closed = True
         attached, self._attached = self._attached, {}
+        if self._pacing is not None:
+            self._pacing.cancel()
         for attachment in attached.values():
             if attachment.task is not None:
                 attachment.task.cancel()
@@ -178,6 +184,11 @@ class Session:
         """Take one frame. Raises Fatal; any other fault of the peer is answered, and the socket goes on."""
         try:
             frame = self._decode(await self._receive_active())
+            if isinstance(frame, Padded):
+                self._pad_like(frame)
+                frame = self._codec.unwrap(frame)
+            if frame is None:
+                return
             await self._handlers[type(frame)](frame)
         except errors.Fatal:
             raise
@@ -207,12 +218,23 @@ class Session:
         self._bytes.up.inc(len(data))
         return data
 
-    def _decode(self, data: bytes | str) -> frames.EdgeFrame:
-        frame: frames.EdgeFrame = self._codec.decode(data)
+    def _decode(self, data: bytes | str) -> frames.EdgeFrame | Padded | None:
+        frame: frames.EdgeFrame | Padded = self._codec.decode(data)
         return frame
 
     async def _send(self, frame: frames.CloudFrame) -> None:
         data = self._codec.encode(frame)
+        await (self._transmit(data) if self._paced is None else self._paced.send(data))
+
+    def _pad_like(self, envelope: Padded) -> None:
+        """The first envelope decides: a socket's padding doesn't change."""
+        if self._paced is not None:
+            return
+        padding = Padding(envelope.size, envelope.tick_ms)
+        self._paced = PacedSender(padding, self._transmit, lambda: bool(self._attached), text=self._codec.text)
+        self._pacing = self._spawn(self._paced.run())
+
+    async def _transmit(self, data: bytes | str) -> None:
         self._bytes.down.inc(len(data))
         if self._closed:
             raise WebSocketDisconnect(1006)
@@ -364,10 +386,11 @@ class Session:
         else:
             self._spawn(self._close_with(errors.Fenced("the stream was resumed on another socket")))
 
-    def _spawn(self, work: Awaitable[None]) -> None:
-        task = asyncio.ensure_future(work)
+    def _spawn(self, work: Awaitable[None]) -> asyncio.Task[None]:
+        task: asyncio.Task[None] = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._reap)
+        return task
 
     def _reap(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)

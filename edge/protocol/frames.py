@@ -20,6 +20,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from edge.protocol.errors import FrameTooLarge, MalformedFrame, UnknownFrame
+from edge.protocol.padding import Padded
 
 VERSION: Final = 1
 MSGPACK: Final = "paceline.v1.msgpack"
@@ -281,7 +282,7 @@ class Codec:
         encoder = msgspec.json.Encoder() if self.text else msgspec.msgpack.Encoder()
         module = msgspec.json if self.text else msgspec.msgpack
         self._encode: Callable[[Frame], bytes] = encoder.encode
-        self._decode: Callable[[bytes | str], Any] = module.Decoder(receives).decode
+        self._decode: Callable[[Any], Any] = module.Decoder(receives | Padded).decode
         self._decode_tag: Callable[[bytes | str], Any] = module.Decoder(list[Any]).decode
         self._known = {member.__struct_config__.tag: member for member in receives.__args__}
 
@@ -300,6 +301,16 @@ class Codec:
         except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
             raise self._diagnose(data, error) from None
 
+    def unwrap(self, envelope: Padded) -> Any:
+        """The frame in it; None if it is empty. Raises as `decode`."""
+        data = bytes(envelope.frame)
+        if data in (b"null", b"\xc0"):
+            return None
+        frame = self.decode(data.decode() if self.text else data)
+        if isinstance(frame, Padded):
+            raise MalformedFrame("an envelope in an envelope")
+        return frame
+
     def _diagnose(self, data: bytes | str, error: Exception) -> UnknownFrame | MalformedFrame:
         """Tell a frame of a type that we don't know from one that is broken: only the second is the peer's fault."""
         try:
@@ -309,6 +320,8 @@ class Codec:
         tag = parts[0] if parts else None
         if not isinstance(tag, str):
             return MalformedFrame("not a frame: its first element must be the name of a type")
+        if tag == "pad":
+            return MalformedFrame(f"invalid pad envelope: {error!s:.200}")
         if tag not in self._known:
             return UnknownFrame(f"unknown frame type {tag[:32]!r}")
         has_stream = self._known[tag].__struct_fields__[0] == "stream" and len(parts) > 1

@@ -6,12 +6,14 @@ import socket
 from itertools import islice
 
 import pytest
+from websockets.exceptions import ConnectionClosed
 
 from edge.address import verify_url
 from edge.connection import Connection, Timing, pauses
 from edge.errors import Closed, ConnectionLost, Unreachable
 from edge.protocol import errors, frames
 from edge.protocol.frames import Cancel, Commit, Error, Hello, Limits, Open, Resume
+from edge.protocol.padding import Padded, Padding
 from tests.edge.peer import Peer, Told, finish, opened, playing, stream
 
 QUICK = Timing(connect_s=5.0, backoff_s=0.001, backoff_cap_s=0.01)
@@ -403,3 +405,22 @@ def test_pauses_grow_and_differ_between_devices() -> None:
     assert ours != theirs
     for pause, full in zip(ours, (0.1, 0.2, 0.4, 0.8, 1.0, 1.0, 1.0, 1.0), strict=True):
         assert full / 2 <= pause <= full
+
+
+async def test_a_gateway_that_cannot_pad_gets_nothing_unpadded() -> None:
+    async def play(peer: Peer) -> None:
+        await peer.greet()
+        envelope = await peer.receive()
+        assert isinstance(envelope, Padded)
+        await peer.send(Error(None, "unknown_frame", "unknown frame type 'pad'"))
+        with pytest.raises(ConnectionClosed):
+            while True:
+                assert isinstance(await peer.receive(), Padded)
+        raise ConnectionClosed(None, None)
+
+    told = Told()
+    async with playing(play) as url, Connection(url, key="k", padding=Padding()) as connection:
+        connection.open(stream(told))
+        await told.over()
+        assert isinstance(told.error, errors.VersionMismatch)
+        assert connection.ended

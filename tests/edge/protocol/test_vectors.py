@@ -28,6 +28,17 @@ def test_frames(number: int) -> None:
         assert receiver.decode(data) == frame
 
 
+@pytest.mark.parametrize("vector", VECTORS["padded"], ids=lambda vector: str(vector["frame"])[:8])
+def test_padded(vector: dict[str, Any]) -> None:
+    for subprotocol, data in ((JSON, vector["json"]), (MSGPACK, bytes.fromhex(vector["msgpack"]))):
+        receiver = cloud_codec(subprotocol)
+        envelope = receiver.decode(data)
+        assert (envelope.size, envelope.tick_ms) == (vector["size"], vector["tick_ms"])
+        frame = receiver.unwrap(envelope)
+        assert frame == (None if vector["frame"] is None else cloud_codec(JSON).decode(vector["frame"]))
+        assert len(data) in (64, 128, 256)
+
+
 def test_every_frame_has_a_vector() -> None:
     kinds = {json.loads(vector["json"])[0] for vector in VECTORS["frames"]}
     every = get_args(frames.EdgeFrame) + get_args(frames.CloudFrame)

@@ -19,6 +19,7 @@ from edge.protocol import frames
 from edge.protocol.drafting import DraftingSession
 from edge.protocol.frames import JSON, MSGPACK, Codec, Frame
 from edge.protocol.ledger import Ledger
+from edge.protocol.padding import Padding, pad
 from edge.protocol.verifying import Verifier
 
 PATH = Path(__file__).parents[3] / "docs/protocol-vectors.json"
@@ -59,6 +60,12 @@ EXAMPLES: tuple[tuple[str, Frame], ...] = (
     ("error of the socket", frames.Error(None, "bad_frame", "not a frame")),
     ("error that ends a stream", frames.Error(1, "overloaded", "the queue is full", final=True, retry_after_s=2.5)),
     ("pong", frames.Pong(1)),
+)
+
+PADDED: tuple[tuple[Padding, Frame | None], ...] = (
+    (Padding(64, 50), frames.Ping(1)),
+    (Padding(64, 50), None),
+    (Padding(64, 20), frames.Draft(1, 0, 0, tuple(range(1000, 1020)))),
 )
 
 
@@ -254,9 +261,29 @@ def schedule(kind: str, seed: int) -> dict[str, Any]:
     return {"machine": kind, "options": options, "steps": steps, "stats": machine.stats()}
 
 
+def padded_vectors() -> list[dict[str, Any]]:
+    """Frames, and none, in their envelopes."""
+    json_codec, msgpack_codec = Codec(JSON, frames.EdgeFrame), Codec(MSGPACK, frames.EdgeFrame)
+    found = []
+    for padding, frame in PADDED:
+        texts = [None if frame is None else codec.encode(frame) for codec in (json_codec, msgpack_codec)]
+        packed = pad(texts[1], padding, text=False)
+        assert isinstance(packed, bytes)
+        found.append(
+            {
+                "size": padding.size,
+                "tick_ms": padding.tick_ms,
+                "frame": texts[0],
+                "json": pad(texts[0], padding, text=True),
+                "msgpack": packed.hex(),
+            }
+        )
+    return found
+
+
 def vectors() -> dict[str, Any]:
     schedules = [schedule(kind, seed) for kind in MACHINES for seed in range(12)]
-    return {"frames": frame_vectors(), "rollback": rollback_trace(), "schedules": schedules}
+    return {"frames": frame_vectors(), "padded": padded_vectors(), "rollback": rollback_trace(), "schedules": schedules}
 
 
 def write(path: Path) -> None:
