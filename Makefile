@@ -40,8 +40,12 @@ types: $(VENV)/test.done ## mypy, strict
 imports: $(VENV)/test.done ## the import rules of docs/architecture.md
 	@$(BIN)/lint-imports
 
-bench: $(VENV)/test.done models ## remake the figures of docs/results.md
+bench: $(VENV)/test.done models ## remake the figures of docs/results.md (about an hour, on a machine with nothing else to do)
 	@for name in schemes demo batching; do $(BIN)/python -m bench $$name || exit 1; done
+	@$(BIN)/python -m bench compare --network lan,transatlantic --prompts 5 --tokens 64 --json >docs/figures/compare.json
+	@$(BIN)/python -m bench replay --network 80,all --prompts 4 --json >docs/figures/replay.json
+	@for name in edges capacity; do $(BIN)/python -m bench $$name --json >docs/figures/$$name.json || exit 1; done
+	@$(BIN)/python -m bench figures
 
 models: $(VENV)/run.done ## fetch the embedded model pair
 	@$(BIN)/paceline-edge models pull

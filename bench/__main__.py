@@ -310,6 +310,19 @@ def page(
     bench.command(Report(as_json=as_json), _floats(rtt_ms), prompts, tokens)
 
 
+@app.command()
+def figures(
+    folder: Annotated[Path, typer.Argument(help="With NAME.json of compare, replay, edges, capacity.")] = Path(
+        "docs/figures"
+    ),
+    document: Annotated[Path, typer.Option(help="Its marked tables are replaced.")] = Path("docs/results.md"),
+) -> None:
+    """Plots (SVG, light and dark) and the tables of docs/results.md from other benches' JSON (seconds)."""
+    from bench import figures as bench
+
+    bench.command(folder, document)
+
+
 @app.callback()
 def _machine() -> None:
     Report(as_json=True).say(describe(machine()))
@@ -321,7 +334,8 @@ def _floats(text: str) -> list[float]:
 
 def _networks(text: str) -> list[str]:
     """Names that there are. `all` is every profile."""
-    names = list(PROFILES) if text == "all" else [part.strip() for part in text.split(",")]
+    asked = [part.strip() for part in text.split(",")]
+    names = [name for part in asked for name in (PROFILES if part == "all" else (part,))]
     try:
         for name in names:
             profile(name)
