@@ -27,14 +27,14 @@ from bench.comparison import Case, Drafting, Sample, cases, row
 from bench.events import Times, best_sync, simulate, simulate_cloud
 from bench.gateway import Plan, cores, gateway, pinned, proxies
 from bench.hybrid import Device, Drafts
-from bench.pair import Answer, ask
+from bench.pair import ask
 from bench.profiles import profile
 from bench.prompts import PROMPTS
 from bench.report import Report
 from edge.connection import Connection, Timing
 from edge.drafters.base import Drafter
 from edge.drafters.llama_cpp import LlamaCppDrafter
-from edge.drafters.scripted import ScriptedDrafter, repeating
+from edge.drafters.scripted import ScriptedDrafter
 from edge.models import default_directory, pair
 from edge.protocol.frames import Message, Sampling
 from edge.runtime import Generate, Runtime
@@ -139,6 +139,19 @@ async def record(settings: Settings) -> list[Tape]:
     return tapes
 
 
+@dataclass(slots=True)
+class Deck:
+    """The tape that one network's drafter plays at present. Its runtime stays, as a device's does."""
+
+    tape: Tape
+
+    def right(self, position: int) -> bool:
+        return self.tape.right[position % len(self.tape.right)]
+
+    def confidence(self, position: int) -> float:
+        return self.tape.confidence[position % len(self.tape.confidence)]
+
+
 @dataclass(frozen=True, slots=True)
 class Played:
     sample: Sample
@@ -146,7 +159,7 @@ class Played:
     """Per token."""
 
 
-async def _play(socket: Connection, script: Script, settings: Settings, case: Case, tape: Tape, rtt_s: float) -> Played:
+async def _play(runtime: Runtime, script: Script, settings: Settings, case: Case, tape: Tape, rtt_s: float) -> Played:
     times = Times(settings.t_d_s, settings.t_v_s, rtt_s)
     length, best = best_sync(tape.right, times, _LONGEST)
     ideal = {
@@ -154,12 +167,6 @@ async def _play(socket: Connection, script: Script, settings: Settings, case: Ca
         "sync": best,
         "hold": simulate(tape.right, times, "hold"),
     }.get(case.scheme) or simulate(tape.right, times, "eager")
-    drafter = ScriptedDrafter(
-        script,
-        repeating(tape.right),
-        draft_s=settings.t_d_s,
-        confidence=lambda position: tape.confidence[position % len(tape.confidence)],
-    )
     request = Generate(
         prompt=tuple(script.vocabulary.encode(PROMPTS[tape.prompt])),
         sampling=Sampling(temperature=0, seed=0),
@@ -168,9 +175,7 @@ async def _play(socket: Connection, script: Script, settings: Settings, case: Ca
         draft=case.drafting != "none",
         draft_length=length if case.scheme == "sync" else None,
     )
-    async with Runtime(socket, drafter) as runtime:
-        answer: Answer = await ask(runtime, request)
-    return Played(Sample(answer, 0.0, 0.0, length if case.scheme == "sync" else None), ideal.itl_s)
+    return Played(Sample(await ask(runtime, request), 0.0, 0.0, length if case.scheme == "sync" else None), ideal.itl_s)
 
 
 async def run(
@@ -191,16 +196,19 @@ async def run(
         for name, port in ports.items():
             url = f"http://127.0.0.1:{port}"
             socket = await stack.enter_async_context(Connection(url, key=address.key, timing=_TIMING))
+            deck = Deck(tapes[0])
+            drafter = ScriptedDrafter(script, deck.right, draft_s=settings.t_d_s, confidence=deck.confidence)
+            runtime = await stack.enter_async_context(Runtime(socket, drafter))
             # The proxy's own delay is a part of the network; jitter and outages aren't of the simulation's.
-            await _play(socket, script, settings, _cases([0.0])[0], tapes[0], links[name].median_s)
+            await _play(runtime, script, settings, _cases([0.0])[0], tapes[0], links[name].median_s)
             rtts[name] = rtt_s = max(links[name].median_s, min(socket.rtt_s or 0.0, links[name].median_s + 0.002))
             for number in range(settings.prompts):
                 for case in _cases(settings.temperatures):
                     kind = "top-1" if case.drafting == "none" else case.drafting
-                    tape = next(
+                    deck.tape = next(
                         t for t in tapes if (t.prompt, t.temperature, t.drafting) == (number, case.temperature, kind)
                     )
-                    played = await _play(socket, script, settings, case, tape, rtt_s)
+                    played = await _play(runtime, script, settings, case, deck.tape, rtt_s)
                     found.setdefault((name, case), []).append(played)
                     advance()
     return [
