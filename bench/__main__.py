@@ -9,9 +9,11 @@ from typing import Annotated
 import typer
 
 from bench.profiles import PROFILES, profile
+from bench.prompts import SETS, prompt_set
 from bench.report import Report, describe, machine
 
 NETWORKS = f"Of {', '.join(PROFILES)}; round-trip times in ms; or all."
+Asks = Annotated[str, typer.Option("--set", help=f"Of prompts: {', '.join(SETS)}.")]
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object as the last line of standard output.")]
 
@@ -52,12 +54,13 @@ def compare(
     prompts: Annotated[int, typer.Option(help="How many of the 50 prompts.", min=1, max=50)] = 6,
     tokens: Annotated[int, typer.Option(help="Of each answer.", min=2)] = 100,
     rounds: Annotated[int, typer.Option(help="How often all take turns.", min=1)] = 1,
+    asks: Asks = "chat",
     as_json: Json = False,
 ) -> None:
     """Every scheme on the embedded model pair over named networks, greedy and sampled (about 10 minutes)."""
     from bench import compare as bench
 
-    settings = bench.Settings(_networks(network), _floats(temperature), prompts, tokens, rounds)
+    settings = bench.Settings(_networks(network), _floats(temperature), prompts, tokens, rounds, _asks(asks, prompts))
     bench.command(Report(as_json=as_json), settings)
 
 
@@ -70,12 +73,15 @@ def replay(
     prompts: Annotated[int, typer.Option(help="How many of the 50 prompts.", min=1, max=50)] = 3,
     tokens: Annotated[int, typer.Option(help="Of each answer.", min=2, max=384)] = 64,
     recording: Annotated[Path | None, typer.Option(help="Made if missing, else played; prompts as in it.")] = None,
+    asks: Asks = "chat",
     as_json: Json = False,
 ) -> None:
     """The real pair's acceptance patterns at draft and step times of your choice (about 2 minutes a network)."""
     from bench import replay as bench
 
-    settings = bench.Settings(_networks(network), t_d_ms / 1e3, t_v_ms / 1e3, _floats(temperature), prompts, tokens)
+    settings = bench.Settings(
+        _networks(network), t_d_ms / 1e3, t_v_ms / 1e3, _floats(temperature), prompts, tokens, _asks(asks, prompts)
+    )
     bench.command(Report(as_json=as_json), settings, recording)
 
 
@@ -342,6 +348,17 @@ def _networks(text: str) -> list[str]:
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
     return names
+
+
+def _asks(name: str, prompts: int) -> str:
+    """A set of prompts that there is, and that holds so many."""
+    try:
+        held = len(prompt_set(name))
+        if held < prompts:
+            raise ValueError(f"the set {name} holds {held} prompts")
+    except (ValueError, FileNotFoundError, ModuleNotFoundError) as error:
+        raise typer.BadParameter(str(error)) from None
+    return name
 
 
 def run() -> None:

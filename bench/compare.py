@@ -22,7 +22,7 @@ import psutil
 from bench.comparison import Case, Sample, cases, measured, row
 from bench.pair import Live, ask, live
 from bench.profiles import profile
-from bench.prompts import PROMPTS
+from bench.prompts import prompt_set
 from bench.report import Report
 from edge.protocol.frames import Message, Sampling
 from edge.runtime import Generate
@@ -57,6 +57,8 @@ class Settings:
     prompts: int = 6
     tokens: int = 100
     rounds: int = 1
+    asks: str = "chat"
+    """A prompt set."""
 
     @property
     def answers(self) -> int:
@@ -96,15 +98,16 @@ async def _question(
     """One question to all cases over one network."""
     runtime = pair.runtimes[name]
     link_s = max(profile(name).link.median_s, runtime.connection.rtt_s or 0.0)
+    text, seed = prompt_set(settings.asks)[prompt], 1000 * number + prompt
     # Both sides compute the prompt before, as they have when a conversation goes on.
     warm = Case("eager", "eager", 0.0, "top-1")
-    await ask(runtime, _request(warm, prompt, number, 8, None))
+    await ask(runtime, _request(warm, text, seed, 8, None))
     for case in cases(settings.temperatures):
         length = None
         if case.policy == "sync":
             eager = found[name, Case("eager", "eager", case.temperature, case.drafting)]
             length = measured(eager, link_s).best_length()
-        request = _request(case, prompt, number, settings.tokens, length)
+        request = _request(case, text, seed, settings.tokens, length)
         edge_s, cloud_s = time.process_time(), _cpu_s(cloud)
         answer = await ask(pair.beside if case.drafting == "n-gram" else runtime, request)
         sample = Sample(answer, time.process_time() - edge_s, _cpu_s(cloud) - cloud_s, length)
@@ -112,10 +115,9 @@ async def _question(
         advance()
 
 
-def _request(case: Case, prompt: int, number: int, tokens: int, length: int | None) -> Generate:
-    seed = 1000 * number + prompt
+def _request(case: Case, text: str, seed: int, tokens: int, length: int | None) -> Generate:
     return Generate(
-        messages=(Message("user", PROMPTS[prompt]),),
+        messages=(Message("user", text),),
         sampling=Sampling(temperature=case.temperature, top_p=0.95 if case.temperature else 1.0, seed=seed),
         max_tokens=tokens,
         policy=case.policy,

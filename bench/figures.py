@@ -43,15 +43,14 @@ COLUMNS: Final[dict[str, dict[str, str]]] = {
         "network": "network",
         "temperature": "T",
         "drafting": "drafts",
-        "scheme": "scheme",
-        "itl_ms": "ITL",
-        "over_cloud": "/ cloud",
-        "sim_ms": "simulated",
-        "over_sim": "/ simulated",
         "alpha": "α",
-        "gamma": "γ",
-        "steps_per_token": "steps",
-        "wasted_per_token": "wasted",
+        "cloud": "cloud, ms",
+        "sync": "sync / cloud",
+        "hold": "hold / cloud",
+        "eager": "eager / cloud",
+        "auto": "auto / cloud",
+        "eager_over_sim": "eager / simulated",
+        "auto_over_sim": "auto / simulated",
     },
     "edges": {
         "edges": "edges",
@@ -71,6 +70,29 @@ def read(path: Path) -> list[Row]:
     """The rows of a bench's last line."""
     rows: list[Row] = json.loads(path.read_text(encoding="utf-8").strip().splitlines()[-1])["rows"]
     return rows
+
+
+def beside(rows: Sequence[Row]) -> list[Row]:
+    """A row for each network, temperature and way of drafting, with all schemes in it."""
+    made: list[Row] = []
+    clouds = {(r["network"], r["temperature"]): r["itl_ms"] for r in rows if r["scheme"] == "cloud"}
+    for place in dict.fromkeys((r["network"], r["temperature"], r["drafting"]) for r in rows):
+        network, temperature, drafting = place
+        own = {r["scheme"]: r for r in rows if (r["network"], r["temperature"], r["drafting"]) == place}
+        if drafting == "none":
+            continue
+        made.append(
+            {
+                "network": network,
+                "temperature": temperature,
+                "drafting": drafting,
+                "alpha": own["eager"]["alpha"],
+                "cloud": clouds[network, temperature],
+                **{scheme: row["over_cloud"] for scheme, row in own.items()},
+                **{f"{scheme}_over_sim": row.get("over_sim") for scheme, row in own.items()},
+            }
+        )
+    return made
 
 
 def table(rows: Sequence[Row], columns: Mapping[str, str]) -> str:
@@ -165,6 +187,8 @@ def command(folder: Path, document: Path) -> None:
         rows = [row for row in found["capacity"] if row["target"] == first]
         labels = ("load, tokens/s", "target steps per token")
         draw(folder / "steps-capacity", f"Simulated: {first}", labels, over_load(rows))
+    if "replay" in found:
+        found["replay"] = beside(found["replay"])
     tables = {name: table(found[name], columns) for name, columns in COLUMNS.items() if name in found}
     text = document.read_text(encoding="utf-8")
     document.write_text(fill(text, tables), encoding="utf-8")

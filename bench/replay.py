@@ -29,7 +29,7 @@ from bench.gateway import Plan, cores, gateway, pinned, proxies
 from bench.hybrid import Device, Drafts
 from bench.pair import ask
 from bench.profiles import profile
-from bench.prompts import PROMPTS
+from bench.prompts import PROMPTS, prompt_set
 from bench.report import Report
 from edge.connection import Connection, Timing
 from edge.drafters.base import Drafter
@@ -60,7 +60,7 @@ COLUMNS = {
 }
 """Of the table for people; the JSON has more."""
 _TIMING = Timing(ping_s=0.5)
-_CONTEXT = 512
+_CONTEXT = 2048
 _LONGEST = 24
 """γ of `sync`, at most."""
 
@@ -84,6 +84,8 @@ class Settings:
     temperatures: Sequence[float] = (0.0, 0.8)
     prompts: int = 3
     tokens: int = 64
+    asks: str = "chat"
+    """A prompt set; of a recording that is made."""
 
     @property
     def answers(self) -> int:
@@ -119,8 +121,8 @@ async def record(settings: Settings) -> list[Tape]:
     await engine.start()
     tapes: list[Tape] = []
     try:
-        for number in range(settings.prompts):
-            prompt = tuple(engine.vocabulary.render([Message("user", PROMPTS[number])]))
+        for number, text in enumerate(prompt_set(settings.asks)[: settings.prompts]):
+            prompt = tuple(engine.vocabulary.render([Message("user", text)]))
             for t in settings.temperatures:
                 sampling = Sampling(temperature=t, top_p=0.95 if t else 1.0, seed=number)
                 request = Request(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.figures import COLUMNS, command, fill, table
+from bench.figures import COLUMNS, beside, command, fill, table
 
 
 def test_a_table_replaces_what_its_markers_hold_and_leaves_the_rest() -> None:
@@ -17,6 +17,24 @@ def test_a_table_replaces_what_its_markers_hold_and_leaves_the_rest() -> None:
 
 def test_a_cell_that_was_not_measured_is_a_dash() -> None:
     assert table([{"x": 1.25, "y": None}], {"x": "X", "y": "Y"}).splitlines()[-1] == "| 1.250 | – |"
+
+
+def test_schemes_of_one_place_stand_in_one_row() -> None:
+    place = {"network": "4g", "temperature": 0.0}
+    rows = [
+        {**place, "drafting": "none", "scheme": "cloud", "itl_ms": 30.0, "over_cloud": 1.0, "alpha": None},
+        {
+            **place,
+            "drafting": "top-1",
+            "scheme": "eager",
+            "itl_ms": 15.0,
+            "over_cloud": 0.5,
+            "alpha": 0.9,
+            "over_sim": 1.1,
+        },
+    ]
+    (row,) = beside(rows)
+    assert (row["cloud"], row["eager"], row["alpha"], row["eager_over_sim"]) == (30.0, 0.5, 0.9, 1.1)
 
 
 def test_plots_are_made_for_both_pages_and_are_reproducible(tmp_path: Path) -> None:
