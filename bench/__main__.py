@@ -266,6 +266,17 @@ def redaction(
 
 
 @app.command()
+def drafters(
+    tokens: Annotated[int, typer.Option(help="Of each of the six answers.", min=16)] = 64,
+    as_json: Json = False,
+) -> None:
+    """α and tokens a second of each drafter that runs here, in one table (about a minute)."""
+    from bench import drafters as bench
+
+    bench.command(Report(as_json=as_json), tokens)
+
+
+@app.command()
 def traffic(
     prompts: Annotated[int, typer.Option(help="To tell apart.", min=2, max=50)] = 20,
     answers: Annotated[int, typer.Option(help="Of each prompt, each with a seed of its own.", min=2)] = 6,

@@ -34,6 +34,8 @@ class DeviceSettings(BaseSettings):
     model_dir: Path = Field(default_factory=default_directory)
     drafter: DrafterKind = "llama"
     draft_model: str = DRAFT_NAME
+    target_tokenizer: str = ""
+    """A GGUF with the target's tokenizer, for a draft model that has another; empty: it has the same."""
     draft_threads: int = Field(default=1, ge=1)
     draft_context: int = Field(default=2048, ge=128)
     draft_sampling: Literal["coupled", "top1"] = "coupled"

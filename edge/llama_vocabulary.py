@@ -36,6 +36,8 @@ class LlamaVocabulary:
         self.fingerprint = fingerprint(self.pieces, self.ends)
         self._begin = int(llama_cpp.llama_vocab_bos(self._vocabulary))
         self._adds_begin = bool(llama_cpp.llama_vocab_get_add_bos(self._vocabulary))
+        self.markup = {token: self._text(token) for token in range(self.size) if not self.pieces[token]}
+        """How control tokens are written in a prompt."""
         template = llama_cpp.llama_model_chat_template(model, None)
         self._template = _environment().from_string(template.decode() if template else CHATML)
         self._markup = {

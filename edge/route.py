@@ -141,7 +141,10 @@ async def open_hybrid(
     recorder = recorder_for(settings, drafter)
     async with connected(settings, drafter, recorder) as (connection, model, fits):
         if drafter is not None and not fits:
-            warn(f"{drafter.name} has another tokenizer than {model.id}: drafting from the text itself instead.")
+            warn(
+                f"{drafter.name} has another tokenizer than {model.id}: drafting from the text itself instead "
+                "(PACELINE_TARGET_TOKENIZER lets it draft by text)."
+            )
             drafter = NgramDrafter()
         cloud = Cloud(gateway_url(settings.url), settings.key(), allow_plain=settings.allow_plain)
         async with cloud, Runtime(connection, drafter, budget=budget_for(settings)) as runtime:

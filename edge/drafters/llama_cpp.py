@@ -68,6 +68,7 @@ class LlamaCppDrafter:
         self.name = path.stem
         self.vocabulary: Vocabulary = self._model.vocabulary
         self.fingerprint = self.vocabulary.fingerprint
+        self.markup = self._model.vocabulary.markup
         self._prepare_seats()
 
     def begin(

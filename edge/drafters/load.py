@@ -10,7 +10,10 @@ from edge.errors import EdgeError
 from edge.models import DRAFT_NAME, Progress, ensure, find, pair
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from edge.config import DeviceSettings
+    from edge.drafters.llama_cpp import LlamaCppDrafter
 
 
 class DrafterUnavailable(EdgeError):
@@ -50,7 +53,7 @@ def _load_llama(settings: DeviceSettings, fetched: Progress | None, loaded: Call
         ensure(directory, target=False, progress=fetched)
     path = find(settings.draft_model, directory)
     try:
-        return LlamaCppDrafter(
+        drafter = LlamaCppDrafter(
             path,
             streams=settings.draft_streams,
             context=settings.draft_context,
@@ -59,3 +62,26 @@ def _load_llama(settings: DeviceSettings, fetched: Progress | None, loaded: Call
         )
     except LlamaError as error:
         raise DrafterUnavailable(str(error)) from error
+    if not settings.target_tokenizer:
+        return drafter
+    try:
+        return _by_text(drafter, find(settings.target_tokenizer, directory))
+    except (LlamaError, EdgeError) as error:
+        drafter.close()
+        raise DrafterUnavailable(str(error)) from error
+
+
+def _by_text(drafter: LlamaCppDrafter, tokenizer: Path) -> Drafter:
+    """The drafter for a target with that tokenizer. Raises DrafterUnavailable if no text is a token in both."""
+    from edge.drafters.by_text import ByTextDrafter, shared_pieces
+    from edge.llama import Model
+
+    model = Model(tokenizer, vocabulary_only=True)
+    if model.vocabulary.fingerprint == drafter.fingerprint:
+        model.close()
+        return drafter
+    if not shared_pieces(model.vocabulary, drafter.vocabulary):
+        model.close()
+        raise DrafterUnavailable(f"{drafter.name} and {tokenizer.name} have no token in common: nothing aligns.")
+    own = drafter.markup
+    return ByTextDrafter(drafter, model.vocabulary, markup=model.vocabulary.markup, own=own, release=model.close)

@@ -1,0 +1,93 @@
+"""`bench drafters`: α and tokens a second of each drafter that runs here, against the embedded target's own answers.
+
+At each place of the target's greedy answers the drafter proposes a token behind the target's text, is told the right
+one, and goes on: α is the share of the target's tokens that it would have said, silence counting as wrong. Tokens a
+second: of runs of 8 proposals, one after the other, as the draft-ahead loop makes them.
+
+"by text, through bytes" is the same 4-bit model, but its text goes through a tokenizer of single bytes and back to the
+target's tokens: what handing drafts over as text costs when the tokenizers agree as little as they can.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from bench.byte_vocabulary import END, ByteVocabulary
+from bench.report import Report
+from edge.drafters.base import Drafter
+from edge.drafters.by_text import ByTextDrafter
+from edge.drafters.llama_cpp import LlamaCppDrafter
+from edge.drafters.ngram import NgramDrafter
+from edge.evaluate import PROMPTS, Reader
+from edge.models import default_directory, pair
+from edge.openai.vocabulary import Vocabulary
+from edge.protocol.frames import Message, Sampling
+
+_GREEDY = Sampling(temperature=0.0, seed=0)
+_RUN = 8
+
+
+def measure(drafter: Drafter, answers: Sequence[tuple[list[int], list[int]]]) -> dict[str, Any]:
+    """`answers`: prompts and the target's outputs, token ids."""
+    right = silent = places = made = 0
+    seconds = 0.0
+    for prompt, output in answers:
+        continuation = drafter.begin(prompt, _GREEDY, coupled=False)
+        continuation.propose()  # the prompt is computed with the first one
+        continuation.rollback(0)
+        for place, token in enumerate(output):
+            proposal = continuation.propose()
+            places += 1
+            silent += proposal is None
+            if proposal is not None and proposal.token == token:
+                right += 1
+                continue
+            continuation.rollback(place)
+            continuation.feed([token])
+        for start in range(0, len(output) - _RUN, _RUN):
+            continuation.rollback(0)
+            continuation.feed(output[:start])
+            continuation.propose()
+            began = time.perf_counter()
+            proposals = [continuation.propose() for _ in range(_RUN)]
+            seconds += time.perf_counter() - began
+            made += sum(proposal is not None for proposal in proposals)
+        continuation.close()
+    return {
+        "alpha": right / places,
+        "silent": silent / places,
+        "tokens_per_s": made / seconds if made else None,
+    }
+
+
+def by_bytes(drafter: LlamaCppDrafter, target: Vocabulary) -> Drafter:
+    """`drafter`, translated to bytes and from there to the target's tokens."""
+    end = {END: "<|im_end|>"}
+    through = ByTextDrafter(drafter, ByteVocabulary(), markup=end, own=drafter.markup)
+    return ByTextDrafter(through, target, markup=drafter.markup, own=end)
+
+
+def run(tokens: int) -> dict[str, Any]:
+    files = pair(default_directory())
+    reader = Reader(files.target, 1)
+    render = reader.model.vocabulary.render
+    prompts = [render([Message("user", prompt)]) for prompt in PROMPTS]
+    answers = [(prompt, reader.greedy(prompt, tokens)) for prompt in prompts]
+    reader.close()
+    model = LlamaCppDrafter(files.draft, streams=1, threads=1)
+    drafters: dict[str, Callable[[], Drafter]] = {
+        "llama.cpp": lambda: model,
+        "by text, through bytes": lambda: by_bytes(model, model.vocabulary),
+        "n-gram": NgramDrafter,
+    }
+    rows = [{"drafter": name} | measure(make(), answers) for name, make in drafters.items()]
+    model.close()
+    return {"answers": len(answers), "tokens": sum(len(output) for _, output in answers), "rows": rows}
+
+
+def command(report: Report, tokens: int) -> None:
+    found = run(tokens)
+    report.table(f"drafters against the target's {found['tokens']} tokens", found["rows"])
+    report.result(found)

@@ -1,0 +1,70 @@
+"""The real model, its drafts handed over as text through a tokenizer of bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bench.byte_vocabulary import END, ByteVocabulary
+from edge.config import DeviceSettings
+from edge.models import default_directory, pair
+from edge.protocol.frames import Message, Sampling
+from tests.edge.drafters.contract import Operation, check, operations, propose, samplings
+
+pytest.importorskip("llama_cpp")
+from edge.drafters.by_text import ByTextDrafter
+from edge.drafters.llama_cpp import LlamaCppDrafter
+from edge.drafters.load import load_drafter
+
+pytestmark = pytest.mark.model
+
+GREEDY = Sampling(temperature=0.0, seed=0)
+
+
+@pytest.fixture(scope="module")
+def model() -> Iterator[LlamaCppDrafter]:
+    drafter = LlamaCppDrafter(pair(default_directory()).draft, streams=4, context=256)
+    yield drafter
+    drafter.close()
+
+
+def through_bytes(model: LlamaCppDrafter) -> ByTextDrafter:
+    end = {END: "<|im_end|>"}
+    there = ByTextDrafter(model, ByteVocabulary(), markup=end, own=model.markup)
+    return ByTextDrafter(there, model.vocabulary, markup=model.markup, own=end)
+
+
+@settings(max_examples=5, derandomize=True, deadline=None)
+@given(sampling=samplings(), history=operations(st.integers(200, 20_000), most=5))
+def test_contract(model: LlamaCppDrafter, sampling: Sampling, history: list[Operation]) -> None:
+    check(through_bytes(model), model.vocabulary.encode("The three largest rivers of Europe are"), sampling, history)
+
+
+def test_it_says_what_the_model_says_to_the_end(model: LlamaCppDrafter) -> None:
+    prompt = model.vocabulary.encode("The capital of France is")
+    direct = propose(model.begin(prompt, GREEDY), 16)
+    assert propose(through_bytes(model).begin(prompt, GREEDY), 16) == direct
+
+
+def test_the_templates_markup_reaches_a_drafter_that_knows_it(model: LlamaCppDrafter) -> None:
+    class Other(ByteVocabulary):
+        """Bytes, and ChatML's marks, one behind the other."""
+
+    marks = {256: "<|im_end|>", 257: "<|im_start|>"}
+    other = Other()
+    other.size = 258
+    drafter = ByTextDrafter(model, other, markup=marks, own=model.markup)
+    question = "Name a colour."
+    prompt = [257, *b"user\n" + question.encode(), 256, *b"\n", 257, *b"assistant\n"]
+    asked = model.vocabulary.render([Message("user", question)])
+    assert drafter._translated(prompt) == asked[-len(drafter._translated(prompt)) :]
+
+
+def test_the_same_tokenizer_needs_no_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    files = pair(default_directory())
+    drafter = load_drafter(DeviceSettings(target_tokenizer=str(files.target)))
+    assert isinstance(drafter, LlamaCppDrafter)
+    drafter.close()
