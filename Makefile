@@ -44,7 +44,8 @@ bench: $(VENV)/test.done models ## remake the figures of docs/results.md (about 
 	@for name in schemes demo batching; do $(BIN)/python -m bench $$name || exit 1; done
 	@$(BIN)/python -m bench compare --network lan,transatlantic --prompts 5 --tokens 64 --json >docs/figures/compare.json
 	@$(BIN)/python -m bench replay --network 80,all --prompts 4 --json >docs/figures/replay.json
-	@for name in edges capacity; do $(BIN)/python -m bench $$name --json >docs/figures/$$name.json || exit 1; done
+	@$(BIN)/python -m bench edges --rounds 4 --json >docs/figures/edges.json
+	@$(BIN)/python -m bench capacity --json >docs/figures/capacity.json
 	@$(BIN)/python -m bench figures
 
 models: $(VENV)/run.done ## fetch the embedded model pair
