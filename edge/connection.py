@@ -3,8 +3,7 @@
 Three tasks share a socket: one reads, one writes, one pings. What they say is decided in `edge.stream`; here is only
 when to connect, whom a frame is for, and how long to keep trying:
 
-- The writer takes frames from the streams that have something to say, one each in turn, when the socket can take one.
-  So nothing is queued here, no stream can starve another, and what a slow socket delays is merged.
+- What is written, and when, is decided in `edge.outgoing`: nothing is queued here.
 - A lost socket is replaced after a jittered, exponentially growing pause, for as long as the gateway keeps its streams
   (`limits.grace_s`); then every stream fails with ConnectionLost. Without streams a lost socket stays lost until one is
   wanted: an idle device costs the gateway nothing.
@@ -20,18 +19,18 @@ import asyncio
 import logging
 import random
 import time
-from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from types import TracebackType
-from typing import NoReturn, Self
+from typing import Self
 
 from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed
 
 from edge.address import require_tls, verify_url
-from edge.dial import MAX_MESSAGE_BYTES, close_error, dial
+from edge.dial import close_error, dial
 from edge.errors import Closed, ConnectionLost, EdgeError, Unreachable, from_frame, is_fatal
+from edge.outgoing import Observe, Outgoing
 from edge.protocol.errors import (
     FrameTooLarge,
     MalformedFrame,
@@ -45,19 +44,18 @@ from edge.protocol.frames import (
     VERSION,
     CloudFrame,
     Commit,
-    EdgeFrame,
     Error,
     Finish,
     Hello,
     Limits,
     Opened,
-    Ping,
     Pong,
     Welcome,
     Window,
     edge_codec,
 )
-from edge.protocol.padding import Cadence, Padded, Padding, pad
+from edge.protocol.padding import Padded, Padding
+from edge.pulse import Pulse
 from edge.roster import Roster
 from edge.stream import Phase, Stream
 from edge.surroundings import Surroundings
@@ -114,7 +112,7 @@ class Connection:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         rng: random.Random | None = None,
-        observe: Callable[[EdgeFrame, int], None] | None = None,
+        observe: Observe | None = None,
         allow_plain: bool = False,
         surroundings: Surroundings | None = None,
         padding: Padding | None = None,
@@ -129,19 +127,17 @@ class Connection:
         require_tls(self.url, allow_plain=allow_plain)
         self._surroundings = surroundings or Surroundings(clock)
         self._hello = Hello(VERSION, auth=key, ticket=ticket, fingerprint=fingerprint, agent=agent)
-        self._codec = edge_codec(codec, frame_bytes=MAX_MESSAGE_BYTES)
+        self._codec = edge_codec(codec)
         self._timing = timing
         self._clock = clock
         self._sleep = sleep
         self._rng = rng or random.Random()  # noqa: S311 (jitter)
-        self._observe = observe
-        self._padding = padding
         self._roster = Roster()
-        self._nonce = 0
-        self._ping: Ping | None = None
-        self._pinged: tuple[int, float] = (0, 0.0)
-        self._round_trips: deque[float] = deque(maxlen=8)
-        self._heard = 0.0
+        self._pulse = Pulse()
+        self._padded = padding is not None
+        self._outgoing = Outgoing(
+            self._roster, self._pulse, self._codec, clock=clock, sleep=sleep, observe=observe, padding=padding
+        )
         self._socket: ClientConnection | None = None
         self._supervisor: asyncio.Task[None] | None = None
         self._closed: Exception | None = None
@@ -152,8 +148,8 @@ class Connection:
 
     @property
     def rtt_s(self) -> float | None:
-        """Round-trip time: the least of the last pings, as queueing only ever adds. None before the first answer."""
-        return min(self._round_trips, default=None)
+        """Round-trip time. None before the first ping's answer."""
+        return self._pulse.rtt_s
 
     @property
     def connected(self) -> bool:
@@ -213,7 +209,8 @@ class Connection:
 
     async def _connect(self) -> ClientConnection:
         socket, self.welcome = await dial(self.url, self._hello, self._codec, self._timing.connect_s)
-        self._heard = self._clock()
+        self._outgoing.frame_bytes = self.limits.frame_bytes
+        self._pulse.heard = self._clock()
         return socket
 
     async def _supervise(self, socket: ClientConnection | None) -> None:
@@ -265,7 +262,10 @@ class Connection:
         """Returns when the socket is lost. Raises what the gateway refused us for."""
         for stream in self._roster.waiting:
             self._roster.place(stream)
-        tasks = [asyncio.create_task(part(socket)) for part in (self._read, self._write, self._ping_along, self._watch)]
+        tasks = [
+            asyncio.create_task(part(socket))
+            for part in (self._read, self._outgoing.write, self._ping_along, self._watch)
+        ]
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -285,7 +285,7 @@ class Connection:
     async def _read(self, socket: ClientConnection) -> None:
         while True:
             data = await socket.recv()
-            self._heard = self._clock()
+            self._pulse.heard = self._clock()
             try:
                 frame = self._unwrapped(data)
             except (UnknownFrame, FrameTooLarge, MalformedFrame) as error:
@@ -294,9 +294,7 @@ class Connection:
             if frame is None:
                 continue
             if isinstance(frame, Pong):
-                nonce, at = self._pinged
-                if frame.nonce == nonce:
-                    self._round_trips.append(self._heard - at)
+                self._pulse.answered(frame.nonce)
             elif isinstance(frame, Error) and frame.stream is None:
                 self._socket_error(frame)
             elif not isinstance(frame, Welcome):
@@ -314,7 +312,7 @@ class Connection:
         error = from_frame(frame)
         if is_fatal(error):
             raise error
-        if self._padding is not None and isinstance(error, UnknownFrame):
+        if self._padded and isinstance(error, UnknownFrame):
             raise VersionMismatch("this gateway can't pad its messages: update it, or turn padding off")
         log.warning("the gateway complains: %s", error.code)
 
@@ -333,69 +331,20 @@ class Connection:
         else:
             self._roster.mark(stream)
 
-    async def _write(self, socket: ClientConnection) -> None:
-        if self._padding is not None:
-            await self._write_at_ticks(socket, self._padding)
-        while True:
-            await self._roster.ready.wait()
-            self._roster.ready.clear()
-            await self._write_pending(socket)
-
-    async def _write_pending(self, socket: ClientConnection) -> None:
-        while (message := self._next_message()) is not None:
-            await socket.send(message)
-
-    async def _write_at_ticks(self, socket: ClientConnection, padding: Padding) -> NoReturn:
-        cadence = Cadence(padding.tick_ms / 1000)
-        while True:
-            if not cadence.running:
-                await self._roster.ready.wait()
-            await self._sleep(cadence.wait_s(self._clock()))
-            message = self._next_message()
-            if message is None:
-                self._roster.ready.clear()
-                if not cadence.running:
-                    continue
-                message = pad(None, padding, text=self._codec.text)
-            await socket.send(message)
-            cadence.sent(self._clock(), busy=self._roster.wanted.is_set())
-
-    def _next_message(self) -> bytes | str | None:
-        """What there is to say, pings first."""
-        if self._ping is not None:
-            ping, self._ping = self._ping, None
-            self._pinged = (ping.nonce, self._clock())
-            return self._encode(ping)
-        turn = self._roster.next_frame()
-        if turn is None:
-            return None
-        stream, frame = turn
-        data = self._encode(frame)
-        size = len(data)
-        stream.sent(frame, size)
-        if self._observe is not None:
-            self._observe(frame, size)
-        return data
-
-    def _encode(self, frame: EdgeFrame) -> bytes | str:
-        data = self._codec.encode(frame)
-        return data if self._padding is None else pad(data, self._padding, text=self._codec.text)
-
     async def _ping_along(self, socket: ClientConnection) -> None:
         """Ping while there are streams; return when the socket has been silent for too long."""
         while True:
             if not self._roster.wanted.is_set():
                 await self._roster.wanted.wait()
-                self._heard = self._clock()
+                self._pulse.heard = self._clock()
             self._ask_for_pong()
             await self._sleep(self._timing.ping_s)
-            if self._clock() - self._heard > self._timing.silent_s:
+            if self._clock() - self._pulse.heard > self._timing.silent_s:
                 log.warning("nothing heard from the gateway: reconnecting")
                 return
 
     def _ask_for_pong(self) -> None:
-        self._nonce += 1
-        self._ping = Ping(self._nonce)
+        self._pulse.ask()
         self._roster.ready.set()
 
     async def _watch(self, socket: ClientConnection) -> None:
@@ -407,10 +356,10 @@ class Connection:
             else:
                 await self._roster.wanted.wait()
             if self._surroundings.changed():
-                since = self._heard
+                since = self._pulse.heard
                 self._ask_for_pong()
                 await self._sleep(self._timing.probe_s)
-                if self._heard == since:
+                if self._pulse.heard == since:
                     log.warning("this device slept or moved, and the socket is dead: reconnecting")
                     return
 
@@ -424,7 +373,7 @@ class Connection:
         """Cancels go out before the close, or the gateway would keep the streams for their grace time."""
         try:
             async with asyncio.timeout(self._timing.close_s):
-                await self._write_pending(socket)
+                await self._outgoing.flush(socket)
         except (ConnectionClosed, TimeoutError):
             pass
         await socket.close()

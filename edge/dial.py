@@ -20,9 +20,8 @@ from edge.address import is_loopback
 from edge.errors import Intercepted, Unreachable, from_close, from_frame
 from edge.protocol.errors import ProtocolError, Unauthorised, VersionMismatch
 from edge.protocol.frames import Codec, Error, Hello, Welcome
+from edge.protocol.padding import ENVELOPE_BYTES
 
-MAX_MESSAGE_BYTES: Final = 1 << 24
-"""From the gateway. Its largest frame is an `opened` that carries a templated prompt."""
 _CLOSE_S: Final = 1.0
 _SIGN_IN: Final = "Does this network want you to sign in first? Open a web page, then try again."
 
@@ -44,7 +43,7 @@ async def dial(url: str, hello: Hello, codec: Codec, timeout_s: float) -> tuple[
                 compression=None,  # it costs latency, and tells lengths
                 proxy=None if is_loopback(url) else True,
                 user_agent_header=hello.agent,
-                max_size=MAX_MESSAGE_BYTES,
+                max_size=codec.frame_bytes + ENVELOPE_BYTES,
                 open_timeout=None,
                 ping_interval=None,  # ours measure the round trip too, and only while there are streams
                 close_timeout=_CLOSE_S,

@@ -7,6 +7,7 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable
 
+from edge.protocol.frames import EDGE_FRAME_BYTES
 from edge.protocol.padding import Cadence, Padding, pad
 
 Message = bytes | str
@@ -51,7 +52,7 @@ class PacedSender:
     async def _tick(self) -> None:
         message, sent = self._next()
         try:
-            await self._transmit(pad(message, self.padding, text=self._text))
+            await self._transmit(pad(message, self.padding, text=self._text, most=EDGE_FRAME_BYTES))
         except Exception as error:
             if sent is not None and not sent.done():
                 sent.set_exception(error)

@@ -2,7 +2,8 @@
 
 Who does what on a socket:
 
-    Session.run        the only reader: decodes a frame, acts on it, answers errors; ends with the socket
+    Wire               bytes to frames and back, padding and counting (wire.py)
+    Session.run        the only reader: takes a frame, acts on it, answers errors; ends with the socket
     Attachment         a task for each stream that sends its commits (attachment.py)
     Streams            what outlives the socket: detached and finished streams (streams.py)
 
@@ -24,13 +25,12 @@ from starlette.websockets import WebSocketDisconnect
 from app.api import admission, origin
 from app.api.attachment import Attachment
 from app.api.deps import Gateway, GatewayDep
-from app.api.paced import PacedSender
 from app.api.socket_limits import ErrorBudget, StreamIds
 from app.api.streams import HeldStream
+from app.api.wire import Wire
 from app.telemetry import Pace
 from app.tenants.terms import CALLER, TenantId
 from edge.protocol import errors, frames
-from edge.protocol.padding import Padded, Padding
 
 router = APIRouter()
 log = structlog.get_logger("paceline.verify")
@@ -71,7 +71,7 @@ async def verify(websocket: WebSocket, gateway: GatewayDep) -> None:
         await session.run()
     except Exception:  # the root of this socket's task
         log.exception("socket.failed")
-        await session.close(1011, "internal error")
+        await session.wire.close(1011, "internal error")
     finally:
         gateway.metrics.sockets.dec()
         await session.leave()
@@ -84,9 +84,7 @@ class Session:
         self._gateway = gateway
         self._websocket = websocket
         self._limits = gateway.settings.limits
-        self._codec = frames.cloud_codec(subprotocol, frame_bytes=self._limits.frame_bytes)
         self._tenant = TenantId("", "")
-        self._bytes = gateway.metrics.socket_bytes("")
         self._fingerprint = ""
         self._drafter = ""
         self._number = gateway.streams.number_socket()
@@ -95,9 +93,13 @@ class Session:
         self._tasks: set[asyncio.Task[None]] = set()
         self._errors = ErrorBudget(gateway.settings.socket_errors, time.monotonic())
         self._active_at = time.monotonic()
-        self._closed = False
-        self._paced: PacedSender | None = None
-        self._pacing: asyncio.Task[None] | None = None
+        self.wire = Wire(
+            websocket,
+            frames.cloud_codec(subprotocol, frame_bytes=self._limits.frame_bytes),
+            gateway.metrics.socket_bytes(""),
+            busy=lambda: bool(self._attached),
+            spawn=self._spawn,
+        )
         self._handlers: dict[type, Callable[..., Awaitable[None]]] = {
             frames.Open: self._open,
             frames.Draft: self._draft,
@@ -116,14 +118,12 @@ class Session:
         except errors.Fatal as error:
             await self._close_with(error)
         except (WebSocketDisconnect, asyncio.CancelledError):
-            self._closed = True
+            self.wire.closed = True
 
     async def leave(self) -> None:
         """Detach what is attached, and leave no task behind."""
-        self._closed = True
+        self.wire.leave()
         attached, self._attached = self._attached, {}
-        if self._pacing is not None:
-            self._pacing.cancel()
         for attachment in attached.values():
             if attachment.task is not None:
                 attachment.task.cancel()
@@ -131,21 +131,11 @@ class Session:
         for attachment in attached.values():
             self._gateway.streams.detach(attachment.stream, attachment)
 
-    async def close(self, code: int, reason: str) -> None:
-        """Idempotent. `receive` then reports the disconnection, which ends `run`."""
-        if self._closed:
-            return
-        self._closed = True
-        try:
-            await self._websocket.close(code, reason)
-        except (WebSocketDisconnect, RuntimeError):
-            return  # it was gone already
-
     async def _greet(self) -> None:
         """Raises Fatal if the peer doesn't introduce itself in time and properly."""
         try:
             async with asyncio.timeout(self._limits.hello_s):
-                hello = self._decode(await self._receive())
+                hello = self.wire.codec.decode(await self.wire.receive())  # never in an envelope
         except TimeoutError:
             raise errors.HelloTimeout(f"no hello within {self._limits.hello_s:g} s") from None
         except errors.ProtocolError as error:
@@ -159,13 +149,13 @@ class Session:
         self._drafter = f"{hello.agent} {hello.fingerprint}"
         structlog.contextvars.bind_contextvars(tenant=self._tenant.id)
         self._websocket.scope[CALLER] = self._tenant
-        self._bytes = self._gateway.metrics.socket_bytes(self._tenant.name)
+        self.wire.counted = self._gateway.metrics.socket_bytes(self._tenant.name)
         model = self._gateway.engine.model
         info = frames.ModelInfo(
             model.id, model.fingerprint, model.vocabulary, model.context, model.fingerprint == hello.fingerprint
         )
         allowed = (info,) if self._tenant.terms.allows_model(model.id) else ()
-        await self._send(frames.Welcome(frames.VERSION, allowed, self._limits))
+        await self.wire.send(frames.Welcome(frames.VERSION, allowed, self._limits))
 
     async def _authenticate(self, hello: frames.Hello) -> TenantId:
         if bool(hello.auth) == bool(hello.ticket):
@@ -183,13 +173,9 @@ class Session:
     async def _step(self) -> None:
         """Take one frame. Raises Fatal; any other fault of the peer is answered, and the socket goes on."""
         try:
-            frame = self._decode(await self._receive_active())
-            if isinstance(frame, Padded):
-                self._pad_like(frame)
-                frame = self._codec.unwrap(frame)
-            if frame is None:
-                return
-            await self._handlers[type(frame)](frame)
+            frame = self.wire.decode(await self._receive_active())
+            if frame is not None:
+                await self._handlers[type(frame)](frame)
         except errors.Fatal:
             raise
         except errors.ProtocolError as error:
@@ -202,46 +188,13 @@ class Session:
             left_s = idle_s if self._attached else self._active_at + idle_s - time.monotonic()
             try:
                 async with asyncio.timeout(left_s):
-                    message = await self._receive()
+                    message = await self.wire.receive()
             except TimeoutError:
                 if not self._attached and time.monotonic() - self._active_at >= idle_s:
                     raise errors.Idle(f"no streams and no frames for {idle_s:g} s") from None
                 continue
             self._active_at = time.monotonic()
             return message
-
-    async def _receive(self) -> bytes | str:
-        message = await self._websocket.receive()
-        if message["type"] == "websocket.disconnect":
-            raise WebSocketDisconnect(message.get("code", 1005), message.get("reason"))
-        data: bytes | str = message["bytes"] if message.get("bytes") is not None else message["text"]
-        self._bytes.up.inc(len(data))
-        return data
-
-    def _decode(self, data: bytes | str) -> frames.EdgeFrame | Padded | None:
-        frame: frames.EdgeFrame | Padded = self._codec.decode(data)
-        return frame
-
-    async def _send(self, frame: frames.CloudFrame) -> None:
-        data = self._codec.encode(frame)
-        await (self._transmit(data) if self._paced is None else self._paced.send(data))
-
-    def _pad_like(self, envelope: Padded) -> None:
-        """The first envelope decides: a socket's padding doesn't change."""
-        if self._paced is not None:
-            return
-        padding = Padding(envelope.size, envelope.tick_ms)
-        self._paced = PacedSender(padding, self._transmit, lambda: bool(self._attached), text=self._codec.text)
-        self._pacing = self._spawn(self._paced.run())
-
-    async def _transmit(self, data: bytes | str) -> None:
-        self._bytes.down.inc(len(data))
-        if self._closed:
-            raise WebSocketDisconnect(1006)
-        if isinstance(data, str):
-            await self._websocket.send_text(data)
-        else:
-            await self._websocket.send_bytes(data)
 
     # Frames
 
@@ -298,7 +251,7 @@ class Session:
             stream,
             start,
             vocabulary=vocabulary,
-            send=self._send,
+            send=self.wire.send,
             ended=self._ended,
             fenced=self._fenced,
         )
@@ -312,7 +265,7 @@ class Session:
             return
         generation = stream.generation
         pieces = tuple(vocabulary.piece(token).decode(errors="replace") for token in prompt)
-        await self._send(
+        await self.wire.send(
             frames.Opened(
                 id,
                 stream.resume_token,
@@ -351,7 +304,7 @@ class Session:
             attachment.stream.generation.cancel()
 
     async def _ping(self, frame: frames.Ping) -> None:
-        await self._send(frames.Pong(frame.nonce))
+        await self.wire.send(frames.Pong(frame.nonce))
 
     async def _hello_again(self, frame: frames.Hello) -> None:
         raise errors.MalformedFrame("hello was said already")
@@ -382,7 +335,7 @@ class Session:
         holder = attachment.stream.holder
         if any(other is holder for other in self._attached.values()):
             message = "the stream was resumed under another id"
-            self._spawn(self._send(frames.Error(attachment.id, errors.Fenced.code, message, final=True)))
+            self._spawn(self.wire.send(frames.Error(attachment.id, errors.Fenced.code, message, final=True)))
         else:
             self._spawn(self._close_with(errors.Fenced("the stream was resumed on another socket")))
 
@@ -402,7 +355,7 @@ class Session:
         """Tell the peer what it did wrong. Raises TooManyErrors once it has done so too often."""
         self._gateway.metrics.socket_errors.labels(error.code).inc()
         self._gateway.metrics.note("/v1/verify", error.code)
-        await self._send(
+        await self.wire.send(
             frames.Error(
                 error.stream,
                 error.code,
@@ -418,7 +371,7 @@ class Session:
         self._gateway.metrics.socket_errors.labels(error.code).inc()
         self._gateway.metrics.note("/v1/verify", error.code)
         try:
-            await self._send(frames.Error(None, error.code, error.message[:500], final=True))
+            await self.wire.send(frames.Error(None, error.code, error.message[:500], final=True))
         except (WebSocketDisconnect, RuntimeError):
             return
-        await self.close(error.close or 1011, error.code)
+        await self.wire.close(error.close or 1011, error.code)

@@ -20,7 +20,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from edge.protocol.errors import FrameTooLarge, MalformedFrame, UnknownFrame
-from edge.protocol.padding import Padded
+from edge.protocol.padding import ENVELOPE_BYTES, Padded
 
 VERSION: Final = 1
 MSGPACK: Final = "paceline.v1.msgpack"
@@ -265,6 +265,9 @@ class Pong(Frame, frozen=True, tag="pong"):
     nonce: Natural
 
 
+EDGE_FRAME_BYTES: Final = 1 << 24
+"""What an edge takes. The cloud's largest frame is an `opened` that carries a templated prompt."""
+
 EdgeFrame = Hello | Open | Draft | Resume | Cancel | Ping
 CloudFrame = Welcome | Opened | Commit | Window | Finish | Error | Pong
 
@@ -292,14 +295,18 @@ class Codec:
 
     def decode(self, data: bytes | str) -> Any:
         size = len(data) if isinstance(data, bytes) or data.isascii() else len(data.encode(errors="surrogatepass"))
-        if size > self.frame_bytes:
-            raise FrameTooLarge(f"frame of {size} bytes, at most {self.frame_bytes} are taken")
+        too_large = FrameTooLarge(f"frame of {size} bytes, at most {self.frame_bytes} are taken")
+        if size > self.frame_bytes + ENVELOPE_BYTES:
+            raise too_large
         if isinstance(data, str) != self.text:
             raise MalformedFrame(f"{self.subprotocol} takes {'text' if self.text else 'binary'} messages")
         try:
-            return self._decode(data)
+            found = self._decode(data)
         except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-            raise self._diagnose(data, error) from None
+            raise (too_large if size > self.frame_bytes else self._diagnose(data, error)) from None
+        if size > self.frame_bytes and not isinstance(found, Padded):
+            raise too_large
+        return found
 
     def unwrap(self, envelope: Padded) -> Any:
         """The frame in it; None if it is empty. Raises as `decode`."""
@@ -329,7 +336,7 @@ class Codec:
         return MalformedFrame(f"invalid {tag} frame: {error!s:.200}", stream=stream)
 
 
-def edge_codec(subprotocol: str = MSGPACK, *, frame_bytes: int = 1 << 24) -> Codec:
+def edge_codec(subprotocol: str = MSGPACK, *, frame_bytes: int = EDGE_FRAME_BYTES) -> Codec:
     """The edge's codec: encodes EdgeFrames, decodes CloudFrames."""
     return Codec(subprotocol, CloudFrame, frame_bytes=frame_bytes)
 

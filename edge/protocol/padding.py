@@ -1,6 +1,7 @@
 """Padding: what a watcher of the encrypted socket can tell from its messages' sizes and times, and how that is hidden.
 
-1. A message is wrapped in an envelope (`Padded`) and filled up to `size` bytes; a longer one to the next doubling.
+1. A message is wrapped in an envelope (`Padded`) and filled up to `size` bytes; a longer one to the next doubling, but
+   no further than the receiver takes.
 2. While streams run a message leaves at each tick, whether or not there is something to say; an empty envelope says
    nothing. What came between two ticks travels in one commit or draft, as on a slow socket.
 3. After the last stream this goes on to the end of a run of ticks, so that the length of an answer shows coarsely.
@@ -16,6 +17,8 @@ import msgspec
 from msgspec import Meta, Struct
 
 RUN_TICKS: Final = 64
+ENVELOPE_BYTES: Final = 32
+"""A receiver takes envelopes so much longer than the frames it takes. What surrounds frame and filler is less."""
 
 
 class Padding(Struct, frozen=True):
@@ -33,24 +36,29 @@ class Padded(Struct, frozen=True, array_like=True, tag="pad"):
     filler: str = ""
 
 
-def pad(message: bytes | str | None, padding: Padding, *, text: bool) -> bytes | str:
-    """`message` (an encoded frame; None: nothing to say) in its envelope. `text`: for the JSON subprotocol."""
+def pad(message: bytes | str | None, padding: Padding, *, text: bool, most: int) -> bytes | str:
+    """`message` (an encoded frame; None: nothing to say) in its envelope.
+
+    `text`: for the JSON subprotocol. `most`: bytes of the largest frame that the receiver takes.
+    """
+    most += ENVELOPE_BYTES
     if text:
         assert not isinstance(message, bytes), "the JSON subprotocol sends text"  # noqa: S101
         head = f'["pad",{padding.size},{padding.tick_ms},{message or "null"},"'
-        return head + " " * (_full(len(head.encode()) + 2, padding.size) - len(head.encode()) - 2) + '"]'
+        length = len(head.encode()) + 2
+        return head + " " * (_full(length, padding.size, most) - length) + '"]'
     assert not isinstance(message, str), "the MessagePack subprotocol sends bytes"  # noqa: S101
     numbers = msgspec.msgpack.encode(padding.size) + msgspec.msgpack.encode(padding.tick_ms)
     head_bytes = b"\x95\xa3pad" + numbers + (message or b"\xc0")
     # A 32-bit length whatever the filler's: a header that grows with it would leave out some sizes.
-    count = _full(len(head_bytes) + 5, padding.size) - len(head_bytes) - 5
+    count = _full(len(head_bytes) + 5, padding.size, most) - len(head_bytes) - 5
     return head_bytes + b"\xdb" + count.to_bytes(4, "big") + b" " * count
 
 
-def _full(length: int, size: int) -> int:
+def _full(length: int, size: int, most: int) -> int:
     while size < length:
         size *= 2
-    return size
+    return max(length, min(size, most))
 
 
 class Cadence:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from pathlib import Path
 
 import pytest
 
@@ -11,10 +12,11 @@ from edge.connection import Connection
 from edge.drafters.scripted import ScriptedDrafter, right_with
 from edge.events import Committed
 from edge.protocol import frames
+from edge.protocol.errors import FrameTooLarge
 from edge.protocol.padding import Padded, Padding, pad
 from edge.runtime import Generate, Runtime
 from tests.app.api.peer import PROMPT, greeted, opening, reference
-from tests.app.serving import MODEL, Running
+from tests.app.serving import MODEL, Running, scripted, serving
 
 PADDING = Padding(256, 20)
 
@@ -23,7 +25,7 @@ PADDING = Padding(256, 20)
 async def test_the_gateway_pads_as_it_is_padded(running: Running, subprotocol: str) -> None:
     async with greeted(running, subprotocol) as peer:
         sent = peer.codec.encode(opening(1))
-        await peer.socket.send(pad(sent, PADDING, text=peer.codec.text))
+        await peer.socket.send(pad(sent, PADDING, text=peer.codec.text, most=frames.EDGE_FRAME_BYTES))
         tokens: list[int] = []
         sizes, times = set(), []
         async with asyncio.timeout(20):
@@ -54,6 +56,27 @@ async def test_the_device_pads_and_its_answers_are_the_same(running: Running) ->
             events = [event async for event in runtime.generate(request)]
             tokens = [token.id for event in events if isinstance(event, Committed) for token in event.tokens]
             assert tokens == reference(running)
+
+
+@pytest.mark.parametrize("subprotocol", frames.SUBPROTOCOLS)
+async def test_a_prompt_that_just_fits_is_taken_padded_and_one_that_does_not_is_told(
+    tmp_path: Path, subprotocol: str
+) -> None:
+    async with serving(tmp_path, scripted(context=1 << 14), frame_bytes=5000) as running:
+        connection = Connection(running.url, key=running.key, codec=subprotocol, padding=PADDING)
+        async with connection, Runtime(connection, None, vocabulary=running.script.vocabulary) as runtime:
+            fits = [
+                event async for event in runtime.generate(question(4700 if subprotocol == frames.MSGPACK else 2300))
+            ]
+            assert sum(len(event.tokens) for event in fits if isinstance(event, Committed)) == 5
+            with pytest.raises(FrameTooLarge, match="the gateway takes 5000"):
+                async for _ in runtime.generate(question(5100)):
+                    pass
+
+
+def question(tokens: int) -> Generate:
+    """With a prompt of so many tokens: as many bytes in MessagePack, twice as many in JSON."""
+    return Generate(model=MODEL, prompt=(5,) * tokens, sampling=frames.Sampling(temperature=0), max_tokens=5)
 
 
 async def test_a_broken_envelope_is_the_peers_fault_alone(running: Running) -> None:

@@ -9,9 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edge.protocol import frames
-from edge.protocol.errors import MalformedFrame
+from edge.protocol.errors import FrameTooLarge, MalformedFrame
 from edge.protocol.frames import Codec, cloud_codec, edge_codec
-from edge.protocol.padding import RUN_TICKS, Cadence, Padded, Padding, pad
+from edge.protocol.padding import ENVELOPE_BYTES, RUN_TICKS, Cadence, Padded, Padding, pad
+
+MOST = frames.EDGE_FRAME_BYTES
 
 drafts = st.builds(
     frames.Draft,
@@ -35,7 +37,7 @@ def test_a_frame_comes_out_as_it_went_in_and_shows_no_length(
 ) -> None:
     sender, receiver = edge_codec(subprotocol), cloud_codec(subprotocol)
     inner = sender.encode(frame)
-    data = pad(inner, Padding(size, tick_ms), text=sender.text)
+    data = pad(inner, Padding(size, tick_ms), text=sender.text, most=MOST)
     allowed = [size << n for n in range(12)]
     assert len(data) in allowed
     assert len(data) == size or len(data) // 2 < len(inner) + 40, "no larger than it must be"
@@ -47,20 +49,42 @@ def test_a_frame_comes_out_as_it_went_in_and_shows_no_length(
 @pytest.mark.parametrize("subprotocol", frames.SUBPROTOCOLS)
 def test_an_empty_envelope_looks_like_a_full_one(subprotocol: str) -> None:
     sender, receiver = edge_codec(subprotocol), cloud_codec(subprotocol)
-    empty = pad(None, Padding(), text=sender.text)
-    full = pad(sender.encode(frames.Draft(1, 0, 0, (5,) * 16)), Padding(), text=sender.text)
+    empty = pad(None, Padding(), text=sender.text, most=MOST)
+    full = pad(sender.encode(frames.Draft(1, 0, 0, (5,) * 16)), Padding(), text=sender.text, most=MOST)
     assert len(empty) == len(full) == 512
     assert opened(receiver, empty) is None
 
 
 @pytest.mark.parametrize("subprotocol", frames.SUBPROTOCOLS)
+@given(below=st.integers(-3, 1500), size=st.integers(64, 4096))
+def test_what_is_taken_unpadded_is_taken_padded(subprotocol: str, below: int, size: int) -> None:
+    limit = 3000  # no doubling of most sizes
+    sender, receiver = edge_codec(subprotocol), cloud_codec(subprotocol, frame_bytes=limit)
+    bare = len(sender.encode(frames.Open(1, "m" * 300)))
+    frame = frames.Open(1, "m" * (300 + limit - below - bare))
+    inner = sender.encode(frame)
+    assert len(inner) == limit - below
+    data = pad(inner, Padding(size), text=sender.text, most=limit)
+    if below < 0:
+        with pytest.raises(FrameTooLarge):
+            receiver.decode(inner)
+        with pytest.raises(FrameTooLarge):
+            opened(receiver, data)
+        return
+    assert receiver.decode(inner) == frame
+    assert opened(receiver, data) == frame
+    assert len(data) <= limit + ENVELOPE_BYTES
+    assert len(data) == limit + ENVELOPE_BYTES or len(data) in [size << n for n in range(8)]
+
+
+@pytest.mark.parametrize("subprotocol", frames.SUBPROTOCOLS)
 def test_what_is_no_frame_inside_is_no_frame(subprotocol: str) -> None:
     sender, receiver = edge_codec(subprotocol), cloud_codec(subprotocol)
-    twice = pad(pad(None, Padding(), text=sender.text), Padding(), text=sender.text)
+    twice = pad(pad(None, Padding(), text=sender.text, most=MOST), Padding(), text=sender.text, most=MOST)
     with pytest.raises(MalformedFrame):
         opened(receiver, twice)
     with pytest.raises(MalformedFrame):
-        opened(receiver, pad("[1]" if sender.text else b"\x91\x01", Padding(), text=sender.text))
+        opened(receiver, pad("[1]" if sender.text else b"\x91\x01", Padding(), text=sender.text, most=MOST))
     for broken in ('["pad",8,50,null]', '["pad",512,1,null]', '["pad",512,50]'):
         with pytest.raises(MalformedFrame):
             cloud_codec(frames.JSON).decode(broken)

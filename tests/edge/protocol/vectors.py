@@ -267,14 +267,14 @@ def padded_vectors() -> list[dict[str, Any]]:
     found = []
     for padding, frame in PADDED:
         texts = [None if frame is None else codec.encode(frame) for codec in (json_codec, msgpack_codec)]
-        packed = pad(texts[1], padding, text=False)
+        packed = pad(texts[1], padding, text=False, most=frames.EDGE_FRAME_BYTES)
         assert isinstance(packed, bytes)
         found.append(
             {
                 "size": padding.size,
                 "tick_ms": padding.tick_ms,
                 "frame": texts[0],
-                "json": pad(texts[0], padding, text=True),
+                "json": pad(texts[0], padding, text=True, most=frames.EDGE_FRAME_BYTES),
                 "msgpack": packed.hex(),
             }
         )
