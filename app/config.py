@@ -64,6 +64,12 @@ class Settings(BaseSettings):
     """Drafts of one stream that are checked in a step."""
     engine_kv_tokens: int = Field(default=0, ge=0)
     """Of the KV cache, all streams together; 0: each stream's whole context."""
+    engine_reserve_tokens: int = Field(default=0, ge=0)
+    """Room in the KV cache that a running stream keeps for its further output; 0: for all that it may become."""
+    engine_prefill_slowdown: float = Field(default=0.2, ge=0)
+    """By what part a long prompt may lengthen the steps of streams that get tokens."""
+    tenant_kv_share: float = Field(default=1.0, gt=0, le=1)
+    """Part of the KV cache that one tenant's streams may hold together."""
     flash_attention: bool = True
     steady: bool = False
     replicas: int = Field(default=0, ge=0, le=1024)

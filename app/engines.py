@@ -90,6 +90,9 @@ def _llama_cpp(settings: Settings) -> Callable[..., Engine]:
         prefill_tokens=settings.engine_prefill_tokens,
         draft_tokens=settings.engine_draft_tokens,
         kv_tokens=settings.engine_kv_tokens or None,
+        reserve_tokens=settings.engine_reserve_tokens or None,
+        prefill_slowdown=settings.engine_prefill_slowdown,
+        tenant_kv=settings.tenant_kv_share,
         flash_attention=settings.flash_attention,
         steady=settings.steady,
     )

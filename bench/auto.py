@@ -18,7 +18,7 @@ from typing import Any, Final
 from app.engine.base import Engine, Request
 from app.engine.llama_cpp import LlamaCppEngine, LlamaCppModel
 from bench.batching import CONTEXT
-from bench.demo import Parting, judge
+from bench.demo import SEQUENCES, Parting, judge
 from bench.hybrid import first_difference
 from bench.paced import Arrival, PacedDevice, Replay
 from bench.prompts import PROMPTS
@@ -205,8 +205,8 @@ async def measure(
 
 async def run(
     target: Path, draft: Path, settings: Settings, advance: Callable[[], None] = lambda: None
-) -> tuple[list[Tally], float]:
-    """One target. Gives the tallies, their partings not yet judged, and t_d in seconds."""
+) -> tuple[list[Tally], list[Tape], float]:
+    """One target. Gives the tallies, their partings not yet judged, the tapes, and t_d in seconds."""
     # Twice the slots: a prompt stays computed in its last answer's slot while the next answer runs in another.
     engine = LlamaCppEngine(target, model_id="target", context=CONTEXT, streams=2 * settings.streams, threads=1)
     await engine.start()
@@ -217,20 +217,25 @@ async def run(
             tapes, draft_s = await prepare(engine, drafter, prompts, settings.tokens)
         finally:
             drafter.close()
-        return await measure(engine, tapes, draft_s, settings, advance), draft_s
+        return await measure(engine, tapes, draft_s, settings, advance), tapes, draft_s
     finally:
         await engine.stop()
 
 
 def judge_all(
-    tallies: Sequence[Tally], target: Path, tokens: int, say: Callable[[str], None] = lambda text: None
+    tallies: Sequence[Tally],
+    tapes: Sequence[Tape],
+    target: Path,
+    tokens: int,
+    say: Callable[[str], None] = lambda text: None,
 ) -> None:
     """Tell ties from faults, in place, and `say` each."""
     partings = [parting for tally in tallies for parting in tally.parted]
     if partings:
-        model = LlamaCppModel(llama.Model(target), llama.ContextSettings(sequences=8, tokens=8192))
+        model = LlamaCppModel(llama.Model(target), llama.ContextSettings(sequences=SEQUENCES, tokens=8192))
         try:
-            noise = judge(partings, model, min_tokens=tokens)
+            answers = {prompt: tape.output for prompt, tape in enumerate(tapes)}
+            noise = judge(partings, answers, model, min_tokens=tokens)
         finally:
             model.close()
         for p in partings:
@@ -258,8 +263,8 @@ def command(report: Report, settings: Settings) -> None:
     with report.progress() as progress:
         task = progress.add_task("measurements", total=2 * len(SCHEMES) * (settings.rounds + 1))
         for name, target in (("F16", files.target), ("Q4_1", files.draft)):
-            tallies, draft_s = asyncio.run(run(target, files.draft, settings, lambda: progress.advance(task)))
-            judge_all(tallies, target, settings.tokens, report.say)
+            tallies, tapes, draft_s = asyncio.run(run(target, files.draft, settings, lambda: progress.advance(task)))
+            judge_all(tallies, tapes, target, settings.tokens, report.say)
             found = [tally.row(name, draft_s) for tally in tallies]
             rows += found
             summary.append(compared(found))

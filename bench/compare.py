@@ -2,7 +2,8 @@
 
 Cloud-only, the cloud with n-gram speculation, synchronous at the best γ that the formula finds for what eager has
 measured so far, hold, eager and auto; greedy, and at temperature 0.8 (seeded, top_p 0.95) with top-1 and with coupled
-drafts. Every question goes to all of them in turn, so that a slow moment of the machine moves all alike.
+drafts. Every question goes to all of them in turn, so that a slow moment of the machine moves all alike. Cloud-only
+runs once more while the device drafts for nobody, since both share one machine's memory here.
 
 N-gram speculation runs beside the gateway, in this process, without a network: an answer that streams has the same ITL
 over any, so its row stands for a cloud that speculates by itself. Its TTFT lacks the network, though; and since its
@@ -14,13 +15,14 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
 import psutil
 
-from bench.comparison import Case, Sample, cases, measured, row
-from bench.pair import Live, ask, live
+from bench.comparison import BUSY, Case, Sample, beside_busy, cases, measured, row
+from bench.pair import Live, ask, drafting, live
 from bench.profiles import profile
 from bench.prompts import prompt_set
 from bench.report import Report
@@ -35,6 +37,7 @@ COLUMNS = {
     "itl_low_ms": "from",
     "itl_high_ms": "to",
     "over_cloud": "/ cloud",
+    "over_busy_cloud": "/ busy",
     "itl_p95_ms": "p95",
     "ttft_ms": "TTFT",
     "alpha": "α",
@@ -79,10 +82,11 @@ async def run(settings: Settings, advance: Callable[[], None] = lambda: None) ->
                 for name in links:
                     await _question(pair, cloud, settings, name, prompt, number, found, advance)
                     rtts[name] = max(links[name].median_s, pair.runtimes[name].connection.rtt_s or 0.0)
-    return [
+    rows = [
         row(name, case, samples, found[name, Case("cloud", "eager", case.temperature, "none")], rtts[name])
         for (name, case), samples in found.items()
     ]
+    return beside_busy(rows)
 
 
 async def _question(
@@ -109,7 +113,8 @@ async def _question(
             length = measured(eager, link_s).best_length()
         request = _request(case, text, seed, settings.tokens, length)
         edge_s, cloud_s = time.process_time(), _cpu_s(cloud)
-        answer = await ask(pair.beside if case.drafting == "n-gram" else runtime, request)
+        with drafting(pair.drafter, text) if case.scheme == BUSY else nullcontext():
+            answer = await ask(pair.beside if case.drafting == "n-gram" else runtime, request)
         sample = Sample(answer, time.process_time() - edge_s, _cpu_s(cloud) - cloud_s, length)
         found.setdefault((name, case), []).append(sample)
         advance()

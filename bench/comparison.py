@@ -16,6 +16,8 @@ from edge.protocol import latency
 from edge.protocol.frames import Policy
 
 Drafting = Literal["none", "n-gram", "top-1", "coupled"]
+BUSY: Final = "cloud, device busy"
+"""Cloud-only while the device drafts for nobody: what it costs that both share one machine's memory."""
 DEPTHS: Final = 8
 """Of `alpha_by_position`."""
 _LONGEST: Final = 8
@@ -34,7 +36,11 @@ def cases(temperatures: Sequence[float]) -> list[Case]:
     """In the order in which they take turns: eager first, whose figures choose sync's γ."""
     found = []
     for t in temperatures:
-        found += [Case("cloud", "eager", t, "none"), Case("cloud n-gram", "eager", t, "n-gram")]
+        found += [
+            Case("cloud", "eager", t, "none"),
+            Case(BUSY, "eager", t, "none"),
+            Case("cloud n-gram", "eager", t, "n-gram"),
+        ]
         # At temperature 0 there is no noise to share: the two are the same.
         kinds: tuple[Drafting, ...] = ("top-1", "coupled") if t else ("top-1",)
         for drafting in kinds:
@@ -96,9 +102,9 @@ class Measured:
     rtt_s: float
 
     def best_length(self) -> int:
-        """γ at which the formula has `sync` fastest, for the fairest baseline. Raises ValueError without drafts."""
+        """γ at which the formula has `sync` fastest, for the fairest baseline; 1 while nothing is known."""
         if self.alpha is None or self.draft_s is None or self.step_s is None:
-            raise ValueError("nothing was drafted: sync's draft length can't be chosen")
+            return 1
         times = {"t_d": self.draft_s, "t_v": self.step_s, "rtt": self.rtt_s}
         return max(1, latency.best_draft_length(self.alpha, **times, longest=_LONGEST))
 
@@ -106,7 +112,7 @@ class Measured:
         """DESIGN §1's seconds per token. None for n-grams, whose drafts come in bursts or not at all."""
         if self.step_s is None or case.drafting == "n-gram":
             return None
-        if case.scheme == "cloud":
+        if case.drafting == "none":
             return latency.cloud(self.step_s)
         if self.alpha is None or self.draft_s is None:
             return None
@@ -187,6 +193,12 @@ def row(
         "tokens": tokens,
         "other_text": sum(a.answer.tokens != b.answer.tokens for a, b in zip(samples, cloud, strict=True)),
     }
+
+
+def beside_busy(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The rows, each with its ratio to the cloud-only stream beside a busy device."""
+    busy = {(r["network"], r["temperature"]): r["over_cloud"] for r in rows if r["scheme"] == BUSY}
+    return [{**r, "over_busy_cloud": r["over_cloud"] / busy[r["network"], r["temperature"]]} for r in rows]
 
 
 def _by_position(samples: Sequence[Sample]) -> list[float | None]:

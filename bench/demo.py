@@ -7,7 +7,8 @@ them is the delaying proxy. Greedy, so the text must be the same whichever way i
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,7 +16,7 @@ from app.engine.llama_cpp import LlamaCppModel
 from bench.hybrid import first_difference
 from bench.link import Link
 from bench.noise import Sample, measure
-from bench.pair import Answer, ask, live
+from bench.pair import Answer, ask, drafting, live
 from bench.prompts import PROMPTS
 from bench.report import Report
 from bench.ties import Judge
@@ -24,7 +25,18 @@ from edge.models import default_directory, pair
 from edge.protocol.frames import Message, Policy, Sampling
 from edge.runtime import Generate, Runtime
 
-SCHEMES: tuple[tuple[str, Policy], ...] = (("cloud", "eager"), ("eager", "eager"), ("hold", "hold"))
+SCHEMES: tuple[tuple[str, Policy], ...] = (
+    ("cloud", "eager"),
+    ("busy", "eager"),
+    ("eager", "eager"),
+    ("hold", "hold"),
+)
+"""`busy` is cloud-only while the device drafts for nobody: both models share one machine's memory, as they never do in
+use."""
+CLOUD_ONLY = ("cloud", "busy")
+
+SEQUENCES = 8
+"""Answers that the noise is measured on, alone and together."""
 
 
 @dataclass(slots=True)
@@ -78,8 +90,11 @@ class Network:
     rtt_ms: float
     sums: dict[str, Sums] = field(default_factory=lambda: {scheme: Sums() for scheme, _ in SCHEMES})
     parted: list[Parting] = field(default_factory=list)
+    answers: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    """Cloud-only's, by prompt."""
 
     def add(self, prompt: int, answers: dict[str, Answer]) -> None:
+        self.answers[prompt] = answers["cloud"].tokens
         for scheme, answer in answers.items():
             self.sums[scheme].add(answer)
             reference = answers["cloud"].tokens
@@ -92,12 +107,14 @@ class Network:
         return {
             "rtt_ms": self.rtt_ms,
             "cloud_itl_ms": cloud.itl_ms,
+            "busy_cloud_itl_ms": self.sums["busy"].itl_ms,
             "eager_itl_ms": eager.itl_ms,
             "hold_itl_ms": hold.itl_ms,
             "alpha": _mean(eager.alphas),
             "identical": all(parting.tie for parting in self.parted),
             "ties": sum(parting.tie for parting in self.parted),
             "eager_over_cloud": eager.itl_ms / cloud.itl_ms,
+            "eager_over_busy_cloud": eager.itl_ms / self.sums["busy"].itl_ms,
             "eager_steps_per_token": eager.steps / max(1, eager.tokens),
             "hold_steps_per_token": hold.steps / max(1, hold.tokens),
             "t_d_ms": 1e3 * _mean(eager.draft_s),
@@ -116,7 +133,7 @@ async def answer(runtime: Runtime, text: str, scheme: str, policy: Policy, token
         sampling=Sampling(temperature=0, seed=0),
         max_tokens=tokens,
         policy=policy,
-        draft=scheme != "cloud",
+        draft=scheme not in CLOUD_ONLY,
     )
     return await ask(runtime, request)
 
@@ -138,17 +155,24 @@ async def run(
                 # would have it from its first turn here, and the device alone would pay for it.
                 await answer(runtime, PROMPTS[prompt], "prompt", "eager", 8)
                 for scheme, policy in SCHEMES:
-                    answers[scheme] = await answer(runtime, PROMPTS[prompt], scheme, policy, tokens)
+                    with drafting(running.drafter, PROMPTS[prompt]) if scheme == "busy" else nullcontext():
+                        answers[scheme] = await answer(runtime, PROMPTS[prompt], scheme, policy, tokens)
                     advance()
                 network.add(prompt, answers)
         return networks_found
 
 
-def judge(partings: Sequence[Parting], model: LlamaCppModel, *, min_tokens: int = 0) -> float:
-    """Tell floating-point ties from faults, as `bench lossless` does. Returns the noise that was measured for it."""
-    prompts = {p.prompt: tuple(model.vocabulary.render([Message("user", PROMPTS[p.prompt])])) for p in partings}
-    samples = {p.prompt: Sample(prompts[p.prompt], p.reference[:48]) for p in partings}
-    noise = measure(model, list(samples.values())[:8]).largest
+def judge(
+    partings: Sequence[Parting], answers: Mapping[int, tuple[int, ...]], model: LlamaCppModel, *, min_tokens: int = 0
+) -> float:
+    """Tell floating-point ties from faults, as `bench lossless` does. Returns the noise that was measured for it.
+
+    `answers`: the references by prompt, those of partings among them; `model` holds `SEQUENCES` sequences.
+    """
+    prompts = {prompt: tuple(model.vocabulary.render([Message("user", PROMPTS[prompt])])) for prompt in answers}
+    parted = {parting.prompt for parting in partings}
+    first = sorted(answers, key=lambda prompt: prompt not in parted)[:SEQUENCES]
+    noise = measure(model, [Sample(prompts[prompt], answers[prompt][:96]) for prompt in first]).largest
     for p in partings:
         sample = Sample(prompts[p.prompt], p.reference)
         found = Judge(model, noise, min_tokens).judge(p.prompt, p.case, sample, Sampling(temperature=0), p.found, p.at)
@@ -163,9 +187,9 @@ def command(report: Report, rtts_ms: Sequence[float], prompts: int, tokens: int)
     parted = [parting for network in found for parting in network.parted]
     if parted:
         model = LlamaCppModel(
-            llama.Model(pair(default_directory()).target), llama.ContextSettings(sequences=8, tokens=8192)
+            llama.Model(pair(default_directory()).target), llama.ContextSettings(sequences=SEQUENCES, tokens=8192)
         )
-        noise = judge(parted, model)
+        noise = judge(parted, found[0].answers, model)
         model.close()
         for p in parted:
             verdict = f"a floating-point tie (noise {noise:.3f})" if p.tie else "NOT the same text"

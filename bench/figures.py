@@ -29,6 +29,7 @@ COLUMNS: Final[dict[str, dict[str, str]]] = {
         "over_cloud": "/ cloud",
         "over_cloud_low": "from",
         "over_cloud_high": "to",
+        "over_busy_cloud": "/ busy",
         "itl_p95_ms": "p95",
         "ttft_ms": "TTFT",
         "alpha": "α",

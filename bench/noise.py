@@ -83,28 +83,40 @@ def alone(model: Model, sample: Sample, tokens: int, *, prefill: int = 64) -> Ro
 
 def together(model: Model, samples: Sequence[Sample], tokens: int, *, prefill: int = 64) -> list[Rows]:
     """Rows of several sequences, stepped together, each by `tokens` tokens a step."""
+    return _stepped(model, samples, lambda: tokens, prefill)
+
+
+def ragged(model: Model, samples: Sequence[Sample], *, prefill: int = 64, seed: int = 0) -> list[Rows]:
+    """Rows of several sequences, stepped together, each step by another number of tokens for each: as drafts come."""
+    rng = np.random.default_rng(seed)
+    return _stepped(model, samples, lambda: int(rng.integers(1, max(DRAFTS) + 2)), prefill)
+
+
+def _stepped(model: Model, samples: Sequence[Sample], width: Callable[[], int], prefill: int) -> list[Rows]:
     rows: list[Rows] = [[] for _ in samples]
     for sequence, sample in enumerate(samples):
         model.begin(sequence, sample.prompt, 0)
         rows[sequence].append(_prefill(model, sequence, sample.prompt, prefill))
-    length = min(len(sample.output) for sample in samples) - 1
-    for at in range(0, length, tokens):
-        runs = [
-            Run(
-                sequence,
-                len(sample.prompt) + at,
-                sample.output[at : min(at + tokens, length)],
-                min(tokens, length - at),
-            )
-            for sequence, sample in enumerate(samples)
-        ]
+    ends = [len(sample.output) - 1 for sample in samples]
+    at = [0] * len(samples)
+    while runs := [
+        Run(sequence, len(sample.prompt) + at[sequence], piece, len(piece))
+        for sequence, sample in enumerate(samples)
+        if (piece := sample.output[at[sequence] : min(at[sequence] + width(), ends[sequence])])
+    ]:
         model.decode(runs)
         row = 0
         for run in runs:
+            at[run.sequence] += run.rows
             for _ in range(run.rows):
                 rows[run.sequence].append(model.logits(row).copy())
                 row += 1
     return rows
+
+
+def plain_row(model: Model, sample: Sample) -> NDArray[np.float32]:
+    """The row of logits behind a whole sample, shape (V,), computed as the noise's reference is: token by token."""
+    return alone(model, Sample(sample.prompt, (*sample.output, 0)), 1)[-1]
 
 
 def prefix_row(model: Model, sample: Sample) -> NDArray[np.float32]:
@@ -142,4 +154,5 @@ def measure(model: Model, samples: Sequence[Sample], advance: Callable[[], None]
         note(f"{len(samples)} streams", together(model, samples, 1))
         for drafts in DRAFTS[1:]:
             note(f"{len(samples)} streams, {drafts} drafts", together(model, samples, drafts + 1))
+        note(f"{len(samples)} streams, 0 to {max(DRAFTS)} drafts", ragged(model, samples))
     return noise

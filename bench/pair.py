@@ -5,23 +5,28 @@ Each has a process, a core and one thread; between them are the networks' proxie
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+import threading
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import Generic
 
 from bench.gateway import Name, Plan, cores, gateway, pinned, proxies
 from bench.link import Link
 from edge.connection import Connection, Timing
+from edge.drafters.base import Drafter
 from edge.drafters.llama_cpp import LlamaCppDrafter
 from edge.drafters.ngram import NgramDrafter
 from edge.events import Committed, Ended, Event
 from edge.generate import Generate
 from edge.models import default_directory, pair
+from edge.protocol.frames import Sampling
 from edge.runtime import Runtime
 
 _TIMING = Timing(ping_s=0.5)
 """So that the round trip is known early."""
+_LENGTH = 96
+"""Tokens that are drafted for nobody before it begins anew: as long as an answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +36,7 @@ class Live(Generic[Name]):
     beside: Runtime
     """With an n-gram drafter, next to the gateway: no network."""
     cloud_pid: int
+    drafter: Drafter
 
 
 @asynccontextmanager
@@ -53,7 +59,36 @@ async def live(links: Mapping[Name, Link]) -> AsyncIterator[Live[Name]]:
             name: await stack.enter_async_context(Runtime(await connect(port), drafter)) for name, port in ports.items()
         }
         ngram = Runtime(await connect(address.port), NgramDrafter(), vocabulary=drafter.vocabulary)
-        yield Live(runtimes, await stack.enter_async_context(ngram), address.pid)
+        yield Live(runtimes, await stack.enter_async_context(ngram), address.pid, drafter)
+
+
+@contextmanager
+def drafting(drafter: Drafter, text: str) -> Iterator[None]:
+    """Draft for nobody, without a pause, in a thread on this process's core.
+
+    Both models of the pair share one machine's memory and caches, as a device and a cloud don't: a cloud-only stream
+    beside this shows how much of a hybrid stream's time that costs.
+    """
+    over = threading.Event()
+    prompt = drafter.vocabulary.encode(text) if drafter.vocabulary is not None else [1]
+
+    def work() -> None:
+        continuation = drafter.begin(prompt, Sampling(temperature=0.0, seed=0))
+        drafted = 0
+        while not over.is_set():
+            drafted += 1
+            if continuation.propose() is None or drafted == _LENGTH:
+                continuation.rollback(0)
+                drafted = 0
+        continuation.close()
+
+    thread = threading.Thread(target=work, name="drafting for nobody")
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
 
 
 @dataclass(slots=True)

@@ -23,7 +23,7 @@ import msgspec
 
 from app.engine.base import Request
 from app.engine.llama_cpp import LlamaCppEngine
-from bench.comparison import Case, Drafting, Sample, cases, row
+from bench.comparison import BUSY, Case, Drafting, Sample, cases, row
 from bench.events import Times, best_sync, simulate, simulate_cloud
 from bench.gateway import Plan, cores, gateway, pinned, proxies
 from bench.hybrid import Device, Drafts
@@ -93,7 +93,8 @@ class Settings:
 
 
 def _cases(temperatures: Sequence[float]) -> list[Case]:
-    return [case for case in cases(temperatures) if case.drafting != "n-gram"]
+    """Without those that only real models have: n-grams, and a machine that two models share."""
+    return [case for case in cases(temperatures) if case.drafting != "n-gram" and case.scheme != BUSY]
 
 
 def decisions(

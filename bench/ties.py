@@ -1,6 +1,7 @@
 """Whether two runs parted at a floating-point tie, or at a fault.
 
-At a difference, the row of logits behind the common prefix is computed again. It is a tie exactly if logits off by no
+At a difference, the row of logits behind the common prefix is computed again, one token at a time: the row that all
+shapes are measured against. It is a tie exactly if logits off by no
 more than the measured noise (noise.py) could make either token the winner: by the gap between their scores, or because
 one lies at the edge of top-k, top-p or min-p. `Survivors.distance` gives the smallest such error.
 """
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from app.engine.model import Model
-from bench.noise import Sample, prefix_row
+from bench.noise import Sample, plain_row
 from edge.protocol.frames import Sampling
 from edge.protocol.sampling import Sampler
 
@@ -51,7 +52,7 @@ class Judge:
         if position < self.min_tokens:
             allowed = np.ones(vocabulary.size, np.bool_)
             allowed[list(vocabulary.ends)] = False
-        row = prefix_row(self.model, sample)
+        row = plain_row(self.model, sample)
         return sampler.survivors(row, position, allowed).distance(expected, found)
 
     def judge(

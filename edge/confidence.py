@@ -1,9 +1,10 @@
 """How likely unconfirmed drafts are right: what the drafter says, corrected by what became of it. Pure.
 
 A drafter's own probability of its token says which tokens are doubtful, but not how often the target agrees: 4-bit
-weights, another size and coupled noise all shift that. So it is calibrated on the stream itself: confidences fall into
-ten ranges, and each keeps how often its drafts agreed, from its own middle as a first guess. A token that stands behind
-others is right only if all of them are: its survival is the product.
+weights, another size and coupled noise all shift that. So it is calibrated on the answers themselves: confidences fall
+into ten ranges, and each keeps how often its drafts agreed, from its own middle as a first guess. What one answer
+taught serves the next (edge/runtime.py). A token that stands behind others is right only if all of them are: its
+survival is the product.
 """
 
 from __future__ import annotations

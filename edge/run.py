@@ -23,7 +23,7 @@ from collections.abc import Callable
 from functools import partial
 
 from edge.budget import Budget
-from edge.confidence import Tail
+from edge.confidence import Calibration, Tail
 from edge.connection import Connection
 from edge.drafters.base import Drafter, Proposal
 from edge.errors import EdgeError
@@ -60,9 +60,13 @@ class Run:
         vocabulary: Vocabulary | None,
         worker: Worker,
         clock: Callable[[], float],
+        calibration: Calibration,
         budget: Budget | None = None,
     ) -> None:
-        """`request.sampling.seed` is set. `budget`: what may be drafted at all; None: as much as helps."""
+        """`request.sampling.seed` is set. `budget`: what may be drafted at all; None: as much as helps.
+
+        `calibration`: of such drafts as these; shared with the streams that draft alike.
+        """
         self._request = request
         self._connection = connection
         self._worker = worker
@@ -79,7 +83,7 @@ class Run:
         self._desk = None if drafter is None else Desk(drafter, clock)
         self._drafting: asyncio.Task[None] | None = None
         self._turn = 1
-        self._tail = Tail()
+        self._tail = Tail(calibration)
         self._context = 0
         self._valid: int | None = None
         """None: the drafter's cache agrees with ledger and tail."""

@@ -11,6 +11,7 @@ from typing import Self
 from msgspec.structs import replace
 
 from edge.budget import Budget
+from edge.confidence import Calibration
 from edge.connection import Connection
 from edge.drafters.base import Drafter
 from edge.events import Ended, Event
@@ -47,6 +48,7 @@ class Runtime:
         self._draw_seed = draw_seed
         self._budget = budget
         self._worker = Worker()
+        self._calibrations: dict[_Kind, Calibration] = {}
 
     async def __aenter__(self) -> Self:
         return self
@@ -109,10 +111,19 @@ class Runtime:
             vocabulary=self.vocabulary,
             worker=self._worker,
             clock=self._clock,
+            calibration=self._calibrations.setdefault(_kind(request), Calibration()),
             budget=None if request.privacy == "draft_only" else self._budget,  # there drafts are the answer
         )
         run.start()
         return run
+
+
+_Kind = tuple[str, bool, bool]
+"""Streams whose drafts agree alike: of one target, sampled or greedy, coupled or top-1."""
+
+
+def _kind(request: Generate) -> _Kind:
+    return request.model, request.sampling.temperature > 0, request.coupled
 
 
 __all__ = ["Generate", "Runtime"]

@@ -84,6 +84,9 @@ class LlamaCppEngine(BatchingEngine):
         step_tokens: int = 252,
         prefill_tokens: int = 63,
         draft_tokens: int = 8,
+        reserve_tokens: int | None = None,
+        prefill_slowdown: float = 0.2,
+        tenant_kv: float = 1.0,
         window: int = 32,
         share_prefixes: bool = False,
         flash_attention: bool = True,
@@ -108,6 +111,9 @@ class LlamaCppEngine(BatchingEngine):
             queue=queue,
             queue_s=queue_s,
             share_prefixes=share_prefixes,
+            reserve_tokens=reserve_tokens,
+            prefill_slowdown=prefill_slowdown,
+            tenant_kv=tenant_kv,
         )
         settings = ContextSettings(
             sequences=streams,

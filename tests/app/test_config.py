@@ -7,6 +7,9 @@ import pytest
 from pydantic import SecretStr, ValidationError
 
 from app.config import ROOT, Settings
+from app.engine.batching import BatchingEngine
+from app.engine.scheduler import Capacity
+from app.engines import build_engine
 from tests.app.serving import IsolatedSettings
 
 
@@ -45,3 +48,32 @@ def test_every_setting_is_in_the_example_file() -> None:
     example = (ROOT / ".env.example").read_text(encoding="utf-8")
     named = set(re.findall(r"^#? ?PACELINE_([A-Z_]+)=", example, flags=re.M))
     assert {name.upper() for name in Settings.model_fields} <= named
+
+
+def test_the_engines_limits_reach_its_scheduler() -> None:
+    pytest.importorskip("llama_cpp")
+    settings = IsolatedSettings(
+        engine_streams=4,
+        engine_kv_tokens=5000,
+        engine_reserve_tokens=100,
+        engine_prefill_slowdown=0.5,
+        tenant_kv_share=0.25,
+        engine_queue=3,
+        engine_queue_s=7,
+        engine_draft_tokens=5,
+    )
+    engine = build_engine(settings)
+    assert isinstance(engine, BatchingEngine)
+    assert engine.capacity == Capacity(
+        sequences=4,
+        context=settings.context,
+        kv_tokens=5000,
+        step_tokens=settings.engine_step_tokens,
+        prefill_tokens=settings.engine_prefill_tokens,
+        draft_tokens=5,
+        queue=3,
+        queue_s=7,
+        prefill_slowdown=0.5,
+        reserve_tokens=100,
+        tenant_kv=0.25,
+    )

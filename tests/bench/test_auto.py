@@ -100,8 +100,8 @@ async def test_every_policy_gives_the_targets_text_and_drafts_save_steps() -> No
 @pytest.mark.model
 async def test_the_real_pair_runs_by_every_policy() -> None:
     files = pair(default_directory())
-    tallies, draft_s = await run_real(files.target, files.draft, Settings(tokens=12, rounds=1, streams=2))
-    judge_all(tallies, files.target, 12)
+    tallies, tapes, draft_s = await run_real(files.target, files.draft, Settings(tokens=12, rounds=1, streams=2))
+    judge_all(tallies, tapes, files.target, 12)
     rows = [tally.row("F16", draft_s) for tally in tallies]
     assert [row["policy"] for row in rows] == [scheme for scheme, _ in SCHEMES]
     assert all(row["identical"] for row in rows)

@@ -7,7 +7,7 @@ import pytest
 
 from bench.bootstrap import ratio_interval
 from bench.compare import Settings, run
-from bench.comparison import Case, Measured, Sample, cases, compared, row
+from bench.comparison import BUSY, Case, Measured, Sample, cases, compared, row
 from bench.pair import Answer
 from edge.events import Committed, Drafted, Ended, Event, Measures, RolledBack, Token
 from edge.figures import Figures
@@ -90,29 +90,30 @@ def test_the_formula_of_hold_is_a_floor_that_counts_on_the_drafts_of_a_step_toge
     assert figures.formula_s(Case("sync", "sync", 0.0, "top-1"), 4.0) == pytest.approx((4 * 0.01 + 0.03) / 5)
     assert figures.formula_s(Case("cloud n-gram", "eager", 0.0, "n-gram"), None) is None
     assert figures.best_length() == 8
-    with pytest.raises(ValueError, match="nothing was drafted"):
-        Measured(None, None, 0.03, 0.0).best_length()
+    assert Measured(None, None, 0.03, 0.0).best_length() == 1
 
 
 def test_coupled_drafts_are_a_case_only_where_there_is_noise_to_share() -> None:
     found = cases([0.0, 0.8])
-    assert len(found) == len(set(found)) == 6 + 10
+    assert len(found) == len(set(found)) == 7 + 11
     assert {case.temperature for case in found if case.drafting == "coupled"} == {0.8}
 
 
 @pytest.mark.model
 async def test_the_real_pair_fills_every_row_by_every_scheme() -> None:
-    settings = Settings(["lan"], (0.0,), prompts=1, tokens=8)
+    settings = Settings(["lan"], (0.0,), prompts=1, tokens=16)
     advanced: list[None] = []
     rows = await run(settings, lambda: advanced.append(None))
-    assert [found["scheme"] for found in rows] == ["cloud", "cloud n-gram", "eager", "sync", "hold", "auto"]
-    assert len(advanced) == settings.answers == 6
+    assert [found["scheme"] for found in rows] == ["cloud", BUSY, "cloud n-gram", "eager", "sync", "hold", "auto"]
+    assert len(advanced) == settings.answers == 7
     for found in rows:
-        assert found["tokens"] == 8
+        assert found["tokens"] == 16
         assert found["itl_ms"] > 0
         assert found["cloud_cpu_ms_per_token"] > 0
         assert found["other_text"] == 0
     drafted = {found["scheme"]: found for found in rows}
-    assert drafted["cloud"]["steps_per_token"] == 1
+    assert drafted["cloud"]["steps_per_token"] == drafted[BUSY]["steps_per_token"] == 1
+    assert drafted[BUSY]["over_busy_cloud"] == 1
+    assert drafted[BUSY]["edge_cpu_ms_per_token"] > 2 * drafted["cloud"]["edge_cpu_ms_per_token"]
     assert drafted["hold"]["steps_per_token"] < 1
     assert 1 <= drafted["sync"]["gamma"] <= 8

@@ -40,6 +40,7 @@ def test_long_answers_weigh_more_and_a_changed_text_is_told() -> None:
         0,
         {
             "cloud": answer(same, 0.040, steps=3),
+            "busy": answer(same, 0.040, steps=3),
             "eager": answer(same, 0.030, steps=2, alpha=0.9),
             "hold": answer(same, 0.025, steps=1),
         },
@@ -49,6 +50,7 @@ def test_long_answers_weigh_more_and_a_changed_text_is_told() -> None:
         1,
         {
             "cloud": answer(other, 0.040, steps=11),
+            "busy": answer(other, 0.050, steps=11),
             "eager": answer(other, 0.018, steps=5, alpha=0.7),
             "hold": answer((*other[:7], 99), 0.025, steps=4),
         },
@@ -58,6 +60,7 @@ def test_long_answers_weigh_more_and_a_changed_text_is_told() -> None:
     assert row["cloud_itl_ms"] == pytest.approx(40)
     assert row["eager_itl_ms"] == pytest.approx((2 * 30 + 10 * 18) / 12)
     assert row["eager_over_cloud"] == pytest.approx(20 / 40)
+    assert row["eager_over_busy_cloud"] == pytest.approx(20 / (580 / 12))
     assert row["alpha"] == pytest.approx(0.8)
     assert not row["identical"]
     (parting,) = network.parted

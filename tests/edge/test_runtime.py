@@ -465,3 +465,42 @@ async def test_without_a_least_survival_drafting_goes_on_to_the_window() -> None
     async with running(play, drafter, Generate(prompt=(1,), max_tokens=1000, least_survival=0.0)) as events:
         await all_of(events)
     assert came[:12] == list(range(40, 52))
+
+
+async def test_what_one_answer_taught_of_the_drafter_serves_the_next() -> None:
+    drafter = SteppedDrafter()
+    depths: list[int] = []
+    """How far each answer was drafted ahead before its first commit."""
+
+    async def play(peer: Peer) -> None:
+        await peer.greet()
+        for stream in (0, 1):
+            await peer.take(Open)
+            await peer.send(opened(stream, window=16))
+            head = drafted = 0
+            while head < 24:
+                while drafted - head < 4:
+                    drafted += len((await peer.take(Draft)).tokens)
+                if head == 0:
+                    await asyncio.sleep(0.05)  # for those that come behind
+                    depths.append(len(drafter.lengths))
+                await peer.send(Commit(stream, head, tuple(range(head, head + 4)), drafted=4))
+                head += 4
+            drafter.lengths.clear()
+            await peer.send(finish(stream, head))
+
+    async with (
+        playing(play) as url,
+        Connection(url, key="k") as connection,
+        Runtime(connection, drafter) as runtime,
+    ):
+        for _ in range(2):
+            for token in range(24):
+                drafter.answers.put(token)
+            drafter.answers.put(None)
+            await all_of(runtime.generate(REQUEST))
+            assert drafter.closed.wait(timeout=20)
+            drafter.closed.clear()
+            drafter.answers = queue.Queue(maxsize=64)
+    assert depths[0] == 4, "it says one half of each, and nothing is known yet"
+    assert depths[1] > 8, "they all agreed"

@@ -6,7 +6,7 @@ fresh one behind the same tokens: that is what `check` demands, and that several
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from hypothesis import strategies as st
@@ -32,6 +32,8 @@ class Feed:
 
 
 Operation = Propose | Rollback | Feed
+Tie = Callable[[Sequence[int], int, int], bool]
+"""Whether floating-point noise decides, behind an output, which of two tokens is proposed."""
 
 
 def operations(tokens: st.SearchStrategy[int], *, most: int = 12) -> st.SearchStrategy[list[Operation]]:
@@ -52,7 +54,17 @@ def samplings() -> st.SearchStrategy[Sampling]:
     )
 
 
-def check(drafter: Drafter, prompt: Sequence[int], sampling: Sampling, history: Sequence[Operation]) -> None:
+def never(output: Sequence[int], one: int, other: int) -> bool:
+    return False
+
+
+def check(
+    drafter: Drafter,
+    prompt: Sequence[int],
+    sampling: Sampling,
+    history: Sequence[Operation],
+    tie: Tie = never,
+) -> None:
     """Run `history` on one continuation, beside another one, and compare it with fresh ones."""
     continuation = drafter.begin(prompt, sampling)
     neighbour = drafter.begin(prompt, sampling)
@@ -64,10 +76,17 @@ def check(drafter: Drafter, prompt: Sequence[int], sampling: Sampling, history: 
     again = drafter.begin(prompt, sampling)
     again.feed(output)
     expected = propose(fresh, 4)
-    assert propose(continuation, 4) == expected, "a history leaves its mark"
-    assert propose(again, 4) == expected, "fed tokens and committed ones differ"
+
+    def same(found: list[int]) -> bool:
+        for i, (one, other) in enumerate(zip(expected, found, strict=False)):
+            if one != other:
+                return tie([*output, *expected[:i]], one, other)
+        return len(found) == len(expected)
+
+    assert same(propose(continuation, 4)), "a history leaves its mark"
+    assert same(propose(again, 4)), "fed tokens and committed ones differ"
     fresh.rollback(len(output))
-    assert propose(fresh, 4) == expected, "a rollback leaves its mark"
+    assert same(propose(fresh, 4)), "a rollback leaves its mark"
     for used in (continuation, neighbour, fresh, again):
         used.close()
         used.close()

@@ -1,18 +1,20 @@
-"""The real model, its drafts handed over as text through a tokenizer of bytes."""
+"""The real model, its drafts handed over as text through a tokenizer of bytes.
+
+That no history leaves a mark, test_by_text.py shows with scripted drafters: here it would be blurred by floating-point
+ties, since a model's logits depend a little on how many tokens are computed at once.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from bench.byte_vocabulary import END, ByteVocabulary
 from edge.config import DeviceSettings
 from edge.models import default_directory, pair
 from edge.protocol.frames import Message, Sampling
-from tests.edge.drafters.contract import Operation, check, operations, propose, samplings
+from tests.edge.drafters.contract import propose
 
 pytest.importorskip("llama_cpp")
 from edge.drafters.by_text import ByTextDrafter
@@ -35,12 +37,6 @@ def through_bytes(model: LlamaCppDrafter) -> ByTextDrafter:
     end = {END: "<|im_end|>"}
     there = ByTextDrafter(model, ByteVocabulary(), markup=end, own=model.markup)
     return ByTextDrafter(there, model.vocabulary, markup=model.markup, own=end)
-
-
-@settings(max_examples=5, derandomize=True, deadline=None)
-@given(sampling=samplings(), history=operations(st.integers(200, 20_000), most=5))
-def test_contract(model: LlamaCppDrafter, sampling: Sampling, history: list[Operation]) -> None:
-    check(through_bytes(model), model.vocabulary.encode("The three largest rivers of Europe are"), sampling, history)
 
 
 def test_it_says_what_the_model_says(model: LlamaCppDrafter) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +23,8 @@ pytestmark = pytest.mark.model
 
 GREEDY = Sampling(temperature=0.0)
 SEEDED = Sampling(temperature=0.8, top_p=0.95, seed=7)
+NOISE = 0.15
+"""How far a logit moves, at most, when it is computed in a batch of another shape."""
 QUESTION = [Message("user", "Name three rivers of Europe and one thing about each.")]
 
 
@@ -90,7 +92,7 @@ def test_logits_after_a_rollback_are_those_of_a_fresh_context(model: Path, draft
         fresh = other.logits(seat, kept)
         assert fresh is not None
         # Batches of other shapes give slightly other sums; a wrong cache gives altogether other logits.
-        np.testing.assert_allclose(rolled_back, fresh, atol=0.15)
+        np.testing.assert_allclose(rolled_back, fresh, atol=NOISE)
         shorter = other.logits(seat, kept[:-1])
         assert shorter is not None
         assert np.abs(rolled_back - shorter).max() > 1.0
@@ -182,7 +184,7 @@ def test_confidence_is_the_softmax() -> None:
 
 @pytest.fixture(scope="module")
 def roomy(model: Path) -> Iterator[LlamaCppDrafter]:
-    drafter = LlamaCppDrafter(model, streams=4, context=256)
+    drafter = LlamaCppDrafter(model, streams=5, context=256)
     yield drafter
     drafter.close()
 
@@ -190,7 +192,21 @@ def roomy(model: Path) -> Iterator[LlamaCppDrafter]:
 @settings(max_examples=8, derandomize=True, deadline=None)
 @given(sampling=samplings(), history=operations(st.integers(200, 20_000), most=6))
 def test_contract(roomy: LlamaCppDrafter, sampling: Sampling, history: list[Operation]) -> None:
-    check(roomy, roomy.vocabulary.encode("The three largest rivers of Europe are"), sampling, history)
+    """Logits depend a little on how many tokens are computed at once: where that decides, either token will do."""
+    prompt = roomy.vocabulary.encode("The three largest rivers of Europe are")
+
+    def tie(output: Sequence[int], one: int, other: int) -> bool:
+        seat = roomy.take_seat(())
+        assert seat is not None
+        row = roomy.logits(seat, [*prompt, *output])
+        seat.taken = False
+        assert row is not None
+        sampler = Sampler(sampling, roomy.vocabulary.size, prompt)
+        for token in output:
+            sampler.push(token)
+        return sampler.survivors(row, len(output)).distance(one, other) < NOISE
+
+    check(roomy, prompt, sampling, history, tie)
 
 
 def test_the_next_turn_of_a_conversation_computes_only_what_is_new(drafter: LlamaCppDrafter) -> None:
