@@ -125,12 +125,13 @@ def edges(
     number: Annotated[str, typer.Option("--edges", help="How many devices.")] = "1,4,8",
     tokens: Annotated[int, typer.Option(help="Of each answer.", min=8, max=384)] = 48,
     rounds: Annotated[int, typer.Option(help="How often all take turns.", min=1)] = 2,
+    cores: Annotated[int | None, typer.Option(help="For all engines together; not given: all.", min=1)] = None,
     as_json: Json = False,
 ) -> None:
     """Devices on one shared target, beside as many targets of their own and llama.cpp's server (about 3 minutes)."""
     from bench import edges as bench
 
-    settings = bench.Settings([int(n) for n in _floats(number)], tokens, rounds)
+    settings = bench.Settings([int(n) for n in _floats(number)], tokens, rounds, cores)
     bench.command(Report(as_json=as_json), settings)
 
 
