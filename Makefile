@@ -11,7 +11,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export CMAKE_ARGS ?= -DLLAVA_BUILD=OFF
 
 .DEFAULT_GOAL := help
-.PHONY: help run test page lint types imports bench models install-vllm test-vllm lock clean
+.PHONY: help run test page lint types imports audit sbom bench models install-vllm test-vllm lock clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -39,6 +39,14 @@ types: $(VENV)/test.done ## mypy, strict
 
 imports: $(VENV)/test.done ## the import rules of docs/architecture.md
 	@$(BIN)/lint-imports
+
+audit: $(VENV)/test.done ## bandit over our code, and known faults of the pinned packages where a network lets us ask
+	@$(BIN)/bandit -q -ll -c pyproject.toml -r app edge bench
+	@said=$$(timeout 120 $(BIN)/pip-audit --disable-pip --require-hashes -r requirements/test.txt 2>&1) && echo "$$said" | head -n 1 \
+		|| if echo "$$said" | grep -q '^Found '; then echo "$$said"; exit 1; else echo "pip-audit could not ask; not checked."; fi
+
+sbom: $(VENV)/test.done ## sbom.json: the bill of materials (CycloneDX) of what a gateway runs
+	@$(BIN)/cyclonedx-py requirements requirements/run.txt --pyproject pyproject.toml -o sbom.json
 
 bench: $(VENV)/test.done models ## remake the figures of docs/results.md (about an hour, on a machine with nothing else to do)
 	@for name in schemes demo batching; do $(BIN)/python -m bench $$name || exit 1; done

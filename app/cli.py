@@ -21,10 +21,16 @@ from app.main import StartError, create_app
 from app.plan.command import plan
 from app.server import Server
 from app.telemetry import configure_logging
+from edge import core_dumps
 from edge.address import free
 
 log = structlog.get_logger("paceline.cli")
-app = typer.Typer(no_args_is_help=True, add_completion=False, help="Paceline's cloud side: the gateway.")
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,  # they would show local variables
+    help="Paceline's cloud side: the gateway.",
+)
 app.add_typer(tenants_cli.tenants, name="tenants")
 app.add_typer(tenants_cli.keys, name="keys")
 app.command("usage")(tenants_cli.usage)
@@ -34,6 +40,7 @@ UrlOption = Annotated[str, typer.Option(help="The running gateway. Empty: PACELI
 
 
 def main() -> None:
+    core_dumps.forbid()
     app()
 
 

@@ -100,6 +100,7 @@ class Settings(BaseSettings):
     """Errors that a socket may cause in a burst; one more is allowed each second."""
     ticket_s: float = Field(default=60.0, gt=0)
     body_bytes: int = Field(default=4 << 20, ge=1024)
+    body_s: float = Field(default=60.0, gt=0)
 
     key_cache_s: float = Field(default=30.0, ge=0)
     usage_flush_s: float = Field(default=10.0, gt=0)

@@ -17,7 +17,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from app import errors
+from app import errors, wire
 from app.api import admin, chat, drafter, health, models, ops, tenants, tickets, verify
 from app.api.accounts import Accounts
 from app.api.deps import Gateway
@@ -77,7 +77,8 @@ def create_app(settings: Settings, engine: Engine | None = None) -> FastAPI:
     app.add_middleware(SecurityHeaders)
     if settings.otlp_endpoint:
         app.add_middleware(Tracing, provider=_tracing(settings.otlp_endpoint))
-    app.add_middleware(AccessLog, metrics=gateway.metrics, body_bytes=settings.body_bytes)
+    app.add_middleware(wire.OneLength)
+    app.add_middleware(AccessLog, metrics=gateway.metrics, body_bytes=settings.body_bytes, body_s=settings.body_s)
     return app
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import secrets
 import sys
@@ -45,7 +46,8 @@ def configure_logging(style: str, level: str) -> None:
         cache_logger_on_first_use=True,
     )
     last: list[structlog.typing.Processor] = (
-        [structlog.dev.ConsoleRenderer()]
+        # The default one shows local variables beside each line: prompts among them.
+        [structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)]
         if console
         else [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
     )
@@ -257,10 +259,11 @@ class Pace:
 class AccessLog:
     """Outermost ASGI middleware: binds a request id, bounds the body, logs and counts what ended."""
 
-    def __init__(self, app: ASGIApp, *, metrics: Metrics, body_bytes: int) -> None:
+    def __init__(self, app: ASGIApp, *, metrics: Metrics, body_bytes: int, body_s: float) -> None:
         self._app = app
         self._metrics = metrics
         self._body_bytes = body_bytes
+        self._body_s = body_s
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket"):
@@ -280,7 +283,8 @@ class AccessLog:
         structlog.contextvars.clear_contextvars()
         structlog.contextvars.bind_contextvars(request=request_id)
         try:
-            await self._app(scope, bounded(receive, self._body_bytes), sending)
+            bounds = (self._body_bytes, self._body_s)
+            await self._app(scope, bounded(receive, *bounds) if scope["type"] == "http" else receive, sending)
         except BaseException:
             status = 500 if status == 499 else status
             raise
@@ -299,17 +303,23 @@ class AccessLog:
             )
 
 
-def bounded(receive: Receive, limit: int) -> Receive:
-    """`receive` that raises a 413 once the request's body has passed `limit` bytes."""
-    taken = 0
+def bounded(receive: Receive, limit: int, within_s: float) -> Receive:
+    """`receive` that raises a 413 once the request's body has passed `limit` bytes, a 408 if it isn't whole in time."""
+    taken, until, whole = 0, asyncio.get_running_loop().time() + within_s, False
 
     async def receiving() -> Message:
-        nonlocal taken
-        message = await receive()
-        if message["type"] == "http.request":
-            taken += len(message.get("body", b""))
-            if taken > limit:
-                raise HTTPException(413, f"The body is larger than {limit} bytes.")  # FastAPI passes no other kind on
+        nonlocal taken, whole
+        if whole:
+            return await receive()
+        try:
+            async with asyncio.timeout_at(until):
+                message = await receive()
+        except TimeoutError:  # FastAPI passes no other kind on
+            raise HTTPException(408, f"The body was not here within {within_s:g} s") from None
+        whole = not message.get("more_body", False)
+        taken += len(message.get("body", b""))
+        if taken > limit:
+            raise HTTPException(413, f"The body is larger than {limit} bytes.")
         return message
 
     return receiving

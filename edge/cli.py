@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
+from edge import core_dumps
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -64,6 +66,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="One JSON object instead of
 
 def main() -> None:
     """Entry point; an interrupt ends it without a traceback."""
+    core_dumps.forbid()
     try:
         app()
     except KeyboardInterrupt:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any, NoReturn
 
@@ -20,6 +20,9 @@ CHATML = (
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
 """What llama.cpp assumes of a model that brings no template."""
+
+_MOST_CHARACTERS = 1 << 20
+"""That a template adds to the messages."""
 
 
 class LlamaVocabulary:
@@ -68,8 +71,9 @@ class LlamaVocabulary:
         """Raises InvalidRequest if the template refuses the messages (their roles or order, mostly)."""
         turns = [{"role": message.role, "content": message.content} for message in messages]
         try:
-            text = self._template.render(messages=turns, add_generation_prompt=True, **self._markup)
-        except jinja2.TemplateError as error:
+            parts = self._template.generate(messages=turns, add_generation_prompt=True, **self._markup)
+            text = _joined(parts, most=_MOST_CHARACTERS + sum(len(m.role) + len(m.content) for m in messages))
+        except (jinja2.TemplateError, ArithmeticError, LookupError, RecursionError, TypeError, ValueError) as error:
             raise InvalidRequest(f"the model's chat template refuses these messages: {error}") from error
         ids = self.encode(text, special=True)
         if self._adds_begin and ids[:1] != [self._begin]:
@@ -101,6 +105,17 @@ def _environment() -> ImmutableSandboxedEnvironment:
     environment.globals["raise_exception"] = _refuse
     environment.globals["strftime_now"] = lambda pattern: datetime.now(UTC).strftime(pattern)
     return environment
+
+
+def _joined(parts: Iterable[str], *, most: int) -> str:
+    """Raises ValueError over `most` characters: a template can loop for longer than memory lasts."""
+    text, length = [], 0
+    for part in parts:
+        length += len(part)
+        if length > most:
+            raise ValueError(f"it makes more than {most} characters of them")
+        text.append(part)
+    return "".join(text)
 
 
 def _refuse(message: str) -> NoReturn:

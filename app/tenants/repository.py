@@ -89,7 +89,7 @@ def open_database(url: str) -> AsyncEngine:
     sqlite = parsed.get_backend_name() == "sqlite"
     if sqlite and parsed.database and parsed.database != ":memory:":
         Path(parsed.database).parent.mkdir(parents=True, exist_ok=True)
-    database = create_async_engine(parsed, pool_pre_ping=not sqlite)
+    database = create_async_engine(parsed, pool_pre_ping=not sqlite, hide_parameters=True)
     if sqlite:
         event.listen(database.sync_engine, "connect", _prepare_sqlite)
     return database

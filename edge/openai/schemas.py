@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar, Final, Literal, Self
 
+import msgspec
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 
 MAX_CHOICES: Final = 16
@@ -58,6 +59,17 @@ class Generating(Schema):
     top_k: Annotated[int, Field(ge=-1, lt=2**31)] | None = None
     min_p: Annotated[float, Field(ge=0, le=1)] | None = None
     repetition_penalty: Annotated[float, Field(ge=0.01, le=10)] | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _is_text(cls, body: Any) -> Any:
+        """JSON can escape half of a character (a lone surrogate), which no tokenizer takes and no UTF-8 can say."""
+        try:
+            msgspec.json.encode(body)
+        except UnicodeEncodeError:
+            raise ValueError("a string in it is not Unicode text (a lone surrogate)") from None
+        return body
+
     min_tokens: Annotated[int, Field(ge=0, lt=2**31)] | None = None
 
     # Without effect on the output.

@@ -33,7 +33,8 @@ def check(grammar: Grammar, vocabulary: Vocabulary) -> None:
 
     It also gets the library ready for the vocabulary, so that a matcher made later takes less than a millisecond.
     """
-    Matcher(grammar, vocabulary)
+    if not Matcher(grammar, vocabulary).allowed().any():  # {"$ref": "#"} compiles
+        raise ValueError("no output can satisfy it")
 
 
 class Matcher:

@@ -12,8 +12,10 @@ import hmac
 import json
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final, TypeVar
+from urllib.parse import quote
 
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
@@ -46,7 +48,10 @@ def create_app(dispatcher: Dispatcher, *, key: str = "") -> Starlette:
 
     async def models(request: Request) -> Response:
         door.check(request)
-        return _Sent(await dispatcher.fetch(request.url.path))
+        path: str = request.scope["path"]
+        if not {".", ".."}.isdisjoint(path.split("/")):  # with this device's key nothing else is asked for
+            raise HTTPException(404)
+        return _Sent(await dispatcher.fetch(quote(path)))
 
     async def health(request: Request) -> Response:
         return JSONResponse({"status": "ok"})

@@ -65,7 +65,7 @@ def read(data: bytes) -> Question:
     """Raises Rejected."""
     try:
         body = json.loads(data)
-    except ValueError as error:  # UnicodeDecodeError is one
+    except (ValueError, RecursionError) as error:  # UnicodeDecodeError is one
         raise Rejected("The body is not JSON.") from error
     if not isinstance(body, dict):
         raise Rejected("The body is not a JSON object.")
