@@ -36,7 +36,7 @@ class Continuation(Protocol):
         ...
 
     def close(self) -> None:
-        """Free what it holds. Idempotent."""
+        """Free what it holds; it proposes nothing any more. Idempotent."""
         ...
 
 

@@ -57,6 +57,7 @@ class NgramContinuation:
         self._source = -1
         """Where the run that is being copied goes on, and how long the match is."""
         self._matched = 0
+        self._closed = False
         self.feed(tokens)
 
     def propose(self) -> Proposal | None:
@@ -79,10 +80,13 @@ class NgramContinuation:
             self._pop()
 
     def feed(self, tokens: Sequence[int]) -> None:
+        if self._closed:
+            return
         for token in tokens:
             self._push(token)
 
     def close(self) -> None:
+        self._closed = True
         self._index.clear()
         self._tokens.clear()
 

@@ -109,8 +109,11 @@ class ScriptedContinuation:
         constraint = matcher(sampling.grammar, script.vocabulary)
         self._sampler = Sampler(sampling, script.vocabulary.size, prompt, constraint)
         self._output: list[int] = []
+        self._closed = False
 
     def propose(self) -> Proposal | None:
+        if self._closed:
+            return None
         wait = self._until()
         position = len(self._output)
         previous = self._output[-1] if self._output else self._previous
@@ -122,7 +125,7 @@ class ScriptedContinuation:
         return Proposal(token, self._confidence(position))
 
     def rollback(self, length: int) -> None:
-        self._sampler.pop(len(self._output) - length)
+        self._sampler.pop(len(self._output[length:]))
         del self._output[length:]
 
     def feed(self, tokens: Sequence[int]) -> None:
@@ -131,4 +134,4 @@ class ScriptedContinuation:
         self._output.extend(tokens)
 
     def close(self) -> None:
-        self._output.clear()
+        self._closed = True

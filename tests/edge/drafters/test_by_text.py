@@ -16,7 +16,7 @@ from edge.drafters.scripted import ScriptedDrafter, right_with
 from edge.openai.vocabulary import Vocabulary
 from edge.protocol.frames import Sampling
 from edge.script import Script, ScriptVocabulary
-from tests.edge.drafters.contract import Operation, check, operations, propose, samplings
+from tests.edge.drafters.contract import Operation, check, check_cancelled, check_long, operations, propose, samplings
 
 GREEDY = Sampling(temperature=0, seed=0)
 SCRIPT = Script(ScriptVocabulary())
@@ -43,6 +43,19 @@ def test_contract(rate: float, sampling: Sampling, history: list[Operation]) -> 
 def test_contract_there_and_back(sampling: Sampling, history: list[Operation]) -> None:
     there = ByTextDrafter(ScriptedDrafter(SCRIPT, right_with(0.8)), BYTES)
     check(ByTextDrafter(there, SCRIPT.vocabulary), SCRIPT.vocabulary.encode("a prompt"), sampling, history)
+
+
+@pytest.mark.parametrize("rate", [1.0, 0.6])
+def test_contract_of_long_texts(rate: float) -> None:
+    text = BYTES.encode("a long story, told twice. " * 12)
+    drafter = ByTextDrafter(ScriptedDrafter(SCRIPT, right_with(rate)), BYTES)
+    check_long(drafter, BYTES.encode("a prompt"), text, text * 2, GREEDY)
+
+
+@pytest.mark.parametrize("drafted", [0, 1, 5])
+def test_contract_of_streams_that_end(drafted: int) -> None:
+    drafter = ByTextDrafter(ScriptedDrafter(SCRIPT, right_with(0.8)), BYTES)
+    check_cancelled(drafter, BYTES.encode("a prompt"), GREEDY, drafted)
 
 
 def test_it_says_in_bytes_what_the_drafter_says_in_pairs() -> None:

@@ -14,7 +14,7 @@ from edge.drafters.base import Continuation
 from edge.models import default_directory, pair
 from edge.protocol.frames import Message, Sampling
 from edge.protocol.sampling import Sampler
-from tests.edge.drafters.contract import Operation, check, operations, samplings
+from tests.edge.drafters.contract import Operation, Tie, check, check_cancelled, check_long, operations, samplings
 
 pytest.importorskip("llama_cpp")
 from edge.drafters.llama_cpp import LlamaCppDrafter, probability
@@ -192,21 +192,41 @@ def roomy(model: Path) -> Iterator[LlamaCppDrafter]:
 @settings(max_examples=8, derandomize=True, deadline=None)
 @given(sampling=samplings(), history=operations(st.integers(200, 20_000), most=6))
 def test_contract(roomy: LlamaCppDrafter, sampling: Sampling, history: list[Operation]) -> None:
-    """Logits depend a little on how many tokens are computed at once: where that decides, either token will do."""
     prompt = roomy.vocabulary.encode("The three largest rivers of Europe are")
+    check(roomy, prompt, sampling, history, tie(roomy, prompt, sampling))
 
-    def tie(output: Sequence[int], one: int, other: int) -> bool:
-        seat = roomy.take_seat(())
+
+def tie(drafter: LlamaCppDrafter, prompt: Sequence[int], sampling: Sampling) -> Tie:
+    """Logits depend a little on how many tokens are computed at once: where that decides, either token will do."""
+
+    def parted(output: Sequence[int], one: int, other: int) -> bool:
+        seat = drafter.take_seat(())
         assert seat is not None
-        row = roomy.logits(seat, [*prompt, *output])
+        row = drafter.logits(seat, [*prompt, *output])
         seat.taken = False
         assert row is not None
-        sampler = Sampler(sampling, roomy.vocabulary.size, prompt)
+        sampler = Sampler(sampling, drafter.vocabulary.size, prompt)
         for token in output:
             sampler.push(token)
         return sampler.survivors(row, len(output)).distance(one, other) < NOISE
 
-    check(roomy, prompt, sampling, history, tie)
+    return parted
+
+
+@pytest.mark.parametrize("sampling", [GREEDY, SEEDED])
+def test_contract_of_long_texts(model: Path, sampling: Sampling) -> None:
+    drafter = LlamaCppDrafter(model, streams=2, context=384)
+    story = "The ferry left the harbour at nine, and nobody on it had paid. The captain counted them twice. "
+    prompt = drafter.vocabulary.encode("Go on with this story.")
+    text = (drafter.vocabulary.encode(story) * 30)[: 384 - len(prompt) - 5]
+    check_long(drafter, prompt, text, text * 2, sampling, tie(drafter, prompt, sampling))
+    drafter.close()
+
+
+@pytest.mark.parametrize("drafted", [0, 1, 5])
+def test_contract_of_streams_that_end(drafter: LlamaCppDrafter, drafted: int) -> None:
+    prompt = prompt_of(drafter)
+    check_cancelled(drafter, prompt, SEEDED, drafted, tie(drafter, prompt, SEEDED))
 
 
 def test_the_next_turn_of_a_conversation_computes_only_what_is_new(drafter: LlamaCppDrafter) -> None:

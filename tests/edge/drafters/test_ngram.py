@@ -1,12 +1,12 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edge.drafters.ngram import NgramDrafter
 from edge.protocol.frames import Sampling
-from tests.edge.drafters.contract import Operation, check, operations, propose, samplings
+from tests.edge.drafters.contract import Operation, check, check_cancelled, check_long, operations, propose, samplings
 
 GREEDY = Sampling(temperature=0, seed=0)
 FEW = st.integers(0, 3)  # so that texts repeat themselves
@@ -15,6 +15,17 @@ FEW = st.integers(0, 3)  # so that texts repeat themselves
 @given(prompt=st.lists(FEW, min_size=1, max_size=20), sampling=samplings(), history=operations(FEW))
 def test_contract(prompt: list[int], sampling: Sampling, history: list[Operation]) -> None:
     check(NgramDrafter(), prompt, sampling, history)
+
+
+@settings(max_examples=20, deadline=None)
+@given(text=st.lists(FEW, min_size=200, max_size=400), sampling=samplings())
+def test_contract_of_long_texts(text: list[int], sampling: Sampling) -> None:
+    check_long(NgramDrafter(), [1, 2, 1, 2], text, text * 5, sampling)
+
+
+@given(sampling=samplings(), drafted=st.integers(0, 6))
+def test_contract_of_streams_that_end(sampling: Sampling, drafted: int) -> None:
+    check_cancelled(NgramDrafter(), [1, 2, 3, 1, 2, 3], sampling, drafted)
 
 
 @given(

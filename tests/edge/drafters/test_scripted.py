@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from edge.drafters.scripted import ScriptedDrafter, repeating, right_with
 from edge.protocol.frames import Sampling
 from edge.script import Script, ScriptVocabulary
-from tests.edge.drafters.contract import Operation, check, operations, propose, samplings
+from tests.edge.drafters.contract import Operation, check, check_cancelled, check_long, operations, propose, samplings
 
 GREEDY = Sampling(temperature=0, seed=0)
 SCRIPT = Script(ScriptVocabulary())
@@ -22,6 +22,19 @@ PROMPT = SCRIPT.vocabulary.encode("a prompt")
 )
 def test_contract(rate: float, sampling: Sampling, history: list[Operation]) -> None:
     check(ScriptedDrafter(SCRIPT, right_with(rate)), PROMPT, sampling, history)
+
+
+@settings(max_examples=5, deadline=None)
+@given(rate=st.floats(0, 1), sampling=samplings())
+def test_contract_of_long_texts(rate: float, sampling: Sampling) -> None:
+    text = SCRIPT.vocabulary.encode("A long story. " * 40)
+    check_long(ScriptedDrafter(SCRIPT, right_with(rate)), PROMPT, text, text * 4, sampling)
+
+
+@settings(max_examples=10, deadline=None)
+@given(rate=st.floats(0, 1), sampling=samplings(), drafted=st.integers(0, 6))
+def test_contract_of_streams_that_end(rate: float, sampling: Sampling, drafted: int) -> None:
+    check_cancelled(ScriptedDrafter(SCRIPT, right_with(rate)), PROMPT, sampling, drafted)
 
 
 def test_right_drafts_are_the_targets_text() -> None:
