@@ -37,7 +37,7 @@ def _replicated(settings: Settings) -> Engine:
 
         build, vocabulary = _scripted(settings), lambda: nullcontext(ScriptVocabulary())
     elif settings.engine == "vllm":
-        from app.engine import hf_vocabulary
+        from edge.openai import hf_vocabulary
 
         build, vocabulary = _vllm(settings), partial(hf_vocabulary.open_vocabulary, settings.vllm_model)
     else:

@@ -2,7 +2,8 @@
 
 At each place of the target's greedy answers the drafter proposes a token behind the target's text, is told the right
 one, and goes on: α is the share of the target's tokens that it would have said, silence counting as wrong. Tokens a
-second: of runs of 8 proposals, one after the other, as the draft-ahead loop makes them.
+second: of runs of 8 proposals, one after the other, as the draft-ahead loop makes them. Contract: what every drafter
+must keep (bench/contract.py), in a table of its own.
 
 "by text, through bytes" is the same 4-bit model, but its text goes through a tokenizer of single bytes and back to the
 target's tokens: what handing drafts over as text costs when the tokenizers agree as little as they can.
@@ -14,6 +15,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from bench import contract
 from bench.byte_vocabulary import END, ByteVocabulary
 from bench.report import Report
 from edge.drafters.base import Drafter
@@ -87,7 +89,13 @@ def run(tokens: int) -> dict[str, Any]:
     return {"answers": len(answers), "tokens": sum(len(output) for _, output in answers), "rows": rows}
 
 
-def command(report: Report, tokens: int) -> None:
+def command(report: Report, tokens: int, *, with_contract: bool) -> None:
     found = run(tokens)
     report.table(f"drafters against the target's {found['tokens']} tokens", found["rows"])
+    if with_contract:
+        outcomes = contract.run()
+        found["contract"] = [{"drafter": name, "contract": str(outcome)} for name, outcome in outcomes.items()]
+        report.table("the contract of drafters", found["contract"])
     report.result(found)
+    if with_contract and any(outcome.counts["failed"] for outcome in outcomes.values()):
+        raise SystemExit("a drafter breaks the contract")

@@ -38,6 +38,7 @@ class PolicyOption(StrEnum):
 
 class DrafterOption(StrEnum):
     llama = "llama"
+    mlc = "mlc"
     ngram = "ngram"
     none = "none"
 

@@ -15,7 +15,7 @@ from edge.models import DRAFT_NAME, default_directory
 from edge.pacing import LEAST_SURVIVAL
 from edge.protocol.frames import Policy
 
-DrafterKind = Literal["llama", "ngram", "none"]
+DrafterKind = Literal["llama", "mlc", "ngram", "none"]
 Mode = Literal["full", "redacted", "draft_only", "local"]
 
 
@@ -36,6 +36,9 @@ class DeviceSettings(BaseSettings):
     draft_model: str = DRAFT_NAME
     target_tokenizer: str = ""
     """A GGUF with the target's tokenizer, for a draft model that has another; empty: it has the same."""
+    mlc_library: str = ""
+    """Drafter `mlc`: what `mlc_llm compile` made of the folder `draft_model`."""
+    mlc_device: str = "auto"
     draft_threads: int = Field(default=1, ge=1)
     draft_context: int = Field(default=2048, ge=128)
     draft_sampling: Literal["coupled", "top1"] = "coupled"

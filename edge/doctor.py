@@ -7,7 +7,8 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Sequence
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import PackageNotFoundError, packages_distributions, version
+from importlib.util import find_spec
 from typing import Literal
 
 import msgspec
@@ -20,7 +21,7 @@ from edge.chat import advice
 from edge.cloud import Cloud
 from edge.config import DeviceSettings, gateway_url
 from edge.drafters.base import Drafter
-from edge.drafters.load import load_drafter
+from edge.drafters.load import DrafterUnavailable, load_drafter, mlc_model
 from edge.errors import EdgeError
 from edge.generate import Generate
 from edge.models import ModelError, find
@@ -106,12 +107,21 @@ def installed() -> list[Check]:
     llama = _version("llama-cpp-python")
     wish = "" if llama else "`pip install 'paceline[llama]'` for drafts by a model; --drafter ngram needs none"
     checks.append(Check("llama.cpp", "ok" if llama else "absent", llama or "not installed", wish))
-    mlc = _version("mlc-llm")
-    checks.append(Check("MLC", "ok" if mlc else "absent", mlc or "not installed, not needed"))
+    checks.append(_mlc())
     return checks
 
 
+def _mlc() -> Check:
+    """Its distributions have many names, and the one called mlc-llm on the public index is an empty one."""
+    if find_spec("mlc_llm") is None:
+        return Check("MLC", "absent", "not installed, not needed")
+    names = packages_distributions().get("mlc_llm", [])
+    return Check("MLC", "ok", ", ".join(f"{name} {_version(name)}" for name in names) or "from its source")
+
+
 def draft_model(settings: DeviceSettings) -> Check:
+    if settings.drafter == "mlc":
+        return _mlc_model(settings)
     if settings.drafter != "llama":
         return Check("draft model", "absent", f"drafter {settings.drafter} needs none")
     try:
@@ -119,6 +129,16 @@ def draft_model(settings: DeviceSettings) -> Check:
     except ModelError as error:
         return Check("draft model", "failed", f"{settings.draft_model} is missing", str(error))
     return Check("draft model", "ok", f"{path.name}, {path.stat().st_size / 1e6:.0f} MB")
+
+
+def _mlc_model(settings: DeviceSettings) -> Check:
+    if find_spec("mlc_llm") is None:
+        return Check("draft model", "failed", "drafter mlc without MLC-LLM", "docs/edge.md says how to install it")
+    try:
+        folder, library = mlc_model(settings)
+    except DrafterUnavailable as error:
+        return Check("draft model", "failed", settings.draft_model, str(error))
+    return Check("draft model", "ok", f"{folder.name}, compiled to {library.name}")
 
 
 def _drafter(settings: DeviceSettings) -> Drafter | None:

@@ -18,10 +18,10 @@ from typing import Any
 
 from app.engine.base import Load, Request
 from app.engine.generation import Generation, Progress
-from app.engine.hf_vocabulary import HfVocabulary
 from app.engine.vllm_messenger import Messenger
 from app.engine.vllm_reader import Reader, refuse, sampling_fields, structured_fields
 from app.engine.vllm_start import Plan, start
+from edge.openai.hf_vocabulary import HfVocabulary
 from edge.openai.vocabulary import Vocabulary
 from edge.protocol.errors import EngineFailed, InvalidRequest, Overloaded
 from edge.protocol.frames import ModelInfo, Reason

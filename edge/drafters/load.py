@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from edge.drafters.base import Drafter
@@ -10,8 +11,6 @@ from edge.errors import EdgeError
 from edge.models import DRAFT_NAME, Progress, ensure, find, pair
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from edge.config import DeviceSettings
     from edge.drafters.llama_cpp import LlamaCppDrafter
 
@@ -37,7 +36,42 @@ def load_drafter(
         from edge.drafters.ngram import NgramDrafter
 
         return NgramDrafter()
+    if settings.drafter == "mlc":
+        return _load_mlc(settings)
     return _load_llama(settings, fetched, loaded)
+
+
+def mlc_model(settings: DeviceSettings) -> tuple[Path, Path]:
+    """Folder and compiled library of drafter `mlc`. Raises DrafterUnavailable if they aren't there."""
+    folder = Path(settings.draft_model).expanduser()
+    if not folder.is_absolute() and not folder.is_dir():
+        folder = settings.model_dir.expanduser() / folder
+    if not (folder / "mlc-chat-config.json").is_file():
+        raise DrafterUnavailable(
+            f"{folder} is no model of MLC-LLM: PACELINE_DRAFT_MODEL names the folder that `mlc_llm gen_config` wrote."
+        )
+    library = Path(settings.mlc_library).expanduser()
+    if not settings.mlc_library or not library.is_file():
+        raise DrafterUnavailable("PACELINE_MLC_LIBRARY must name what `mlc_llm compile` made of the model.")
+    return folder, library
+
+
+def _load_mlc(settings: DeviceSettings) -> Drafter:
+    from edge.drafters import mlc
+
+    folder, library = mlc_model(settings)
+    if settings.target_tokenizer:
+        raise DrafterUnavailable("Drafting by text (PACELINE_TARGET_TOKENIZER) needs a drafter of llama.cpp.")
+    try:
+        return mlc.load(
+            folder,
+            library,
+            device=settings.mlc_device,
+            streams=settings.draft_streams,
+            context=settings.draft_context,
+        )
+    except ImportError as error:
+        raise DrafterUnavailable(f"No MLC-LLM here ({error}); docs/edge.md says how to install it.") from error
 
 
 def _load_llama(settings: DeviceSettings, fetched: Progress | None, loaded: Callable[[float], None] | None) -> Drafter:
