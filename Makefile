@@ -93,7 +93,9 @@ $(VENV)/%.done: requirements/%.txt pyproject.toml | $(BIN)/python
 	@command -v cc c++ >/dev/null || $(BIN)/python -c 'import llama_cpp' 2>/dev/null \
 		|| { echo "Paceline compiles llama.cpp: install a C/C++ compiler (Debian: apt install build-essential)."; exit 1; }
 	@echo "Installing packages into $(VENV) …"
-	@$(BIN)/python -c 'import llama_cpp' 2>/dev/null || echo "llama.cpp is compiled here, once: about 8 minutes on two cores. pip keeps the result."
+	@$(BIN)/python -c 'import llama_cpp' 2>/dev/null || \
+		$(BIN)/python -m pip cache list "llama_cpp_python-$$(sed -n 's/^llama-cpp-python==\([^ ;\\]*\).*/\1/p' $<)-*" 2>/dev/null | grep -q llama_cpp || \
+		echo "llama.cpp is compiled here, once: about 8 minutes on two cores. pip keeps the result."
 	@$(BIN)/python -m pip install --quiet --progress-bar on --require-hashes -r $<
 	@$(BIN)/python -m pip install --quiet --no-deps -e .
 	@touch $@

@@ -30,6 +30,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,  # they would show local variables
     help="Paceline's cloud side: the gateway.",
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(tenants_cli.tenants, name="tenants")
 app.add_typer(tenants_cli.keys, name="keys")

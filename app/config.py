@@ -50,8 +50,8 @@ class Settings(BaseSettings):
     """Prompt and output of one stream, tokens."""
     engine_streams: int = Field(default=8, ge=1)
     """Streams in one step of the target."""
-    engine_queue: int = Field(default=64, ge=1)
-    """Streams that wait for their turn; more are told to come back."""
+    engine_queue: int = Field(default=128, ge=1)
+    """Streams that wait for their turn, a tenant alone having half of them; more are told to come back."""
     engine_queue_s: float = Field(default=60.0, gt=0)
     """Expected wait for a turn; who would wait longer is told when to come back."""
     gpu_layers: int = Field(default=0, ge=-1)

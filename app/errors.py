@@ -6,6 +6,7 @@
     ├── Forbidden                  403
     ├── NotFound                   404
     │   └── ModelNotFound          404 model_not_found
+    ├── WrongMethod            405 method_not_supported        with Allow
     ├── BodyTooLarge               413
     ├── Conflict                   409                         it is there already
     ├── TooBusy                    429 rate_limit_error        with Retry-After
@@ -19,6 +20,7 @@ Errors of the wire protocol are `edge.protocol.errors`; those that the engine ra
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from math import ceil
 from typing import Any
 
@@ -76,6 +78,21 @@ class NotFound(GatewayError):
     status = 404
     type = "invalid_request_error"
     code = "not_found"
+
+
+class WrongMethod(GatewayError):
+    """The address is right."""
+
+    status = 405
+    type = "invalid_request_error"
+    code = "method_not_supported"
+
+    def __init__(self, allowed: Collection[str]) -> None:
+        super().__init__(f"Only {' and '.join(sorted(allowed))} requests are accepted here.")
+        self._allowed = ", ".join(sorted(allowed))
+
+    def headers(self) -> dict[str, str]:
+        return {"Allow": self._allowed}
 
 
 class ModelNotFound(NotFound):
@@ -139,6 +156,8 @@ def from_http(error: HTTPException) -> GatewayError:
     """A client's mistake that the framework found."""
     if error.status_code == 404:
         return NotFound("There is nothing at this address.")
+    if error.status_code == 405:
+        return WrongMethod((error.headers or {}).get("Allow", "other").split(", "))
     known = BodyTooLarge(str(error.detail)) if error.status_code == 413 else BadRequest(f"{error.detail}.")
     known.status = error.status_code
     return known

@@ -15,6 +15,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app import errors, wire
@@ -184,6 +185,9 @@ class SecurityHeaders:
         await self._app(scope, receive, sending if scope["type"] == "http" else send)
 
 
-async def _nothing_here(_: Request) -> Response:
-    """Below /v1 an unknown address is an error in JSON, not a page."""
+async def _nothing_here(request: Request) -> Response:
+    """Below /v1 an unknown address is an error in JSON, not a page; and so is a known one with another method."""
+    known = (route for route in request.app.routes if route.matches(request.scope)[0] is Match.PARTIAL)
+    if allowed := {method for route in known for method in route.methods if method != "HEAD"}:
+        raise errors.WrongMethod(allowed)
     raise errors.NotFound("There is nothing at this address.")

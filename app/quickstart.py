@@ -47,10 +47,10 @@ def main() -> int:
         _step("The database", [sys.executable, "-m", "alembic", "upgrade", "head"])
         # One for this run, unless the operator chose one: it is in the address printed below.
         admin_key = settings.admin_key.get_secret_value() or secrets.token_urlsafe(24)
-        with _gateway(settings, console, admin_key):
+        with _gateway(settings, console, admin_key) as process:
             _ask(settings, console)
             _invite(settings, console, admin_key)
-            signal.pause()
+            stay(process, _log(settings))
     except QuickstartError as error:
         console.print(f"[red]✗[/] {error}")
         return 1
@@ -65,7 +65,7 @@ def _step(name: str, arguments: Sequence[str]) -> None:
 
 
 @contextmanager
-def _gateway(settings: Settings, console: Console, admin_key: str) -> Iterator[None]:
+def _gateway(settings: Settings, console: Console, admin_key: str) -> Iterator[subprocess.Popen[bytes]]:
     """The gateway, ready to serve; stopped on the way out. Its log goes to a file, this terminal is for people."""
     base = f"http://{settings.host}:{settings.port}"
     if _answers(f"{base}/healthz"):
@@ -73,7 +73,7 @@ def _gateway(settings: Settings, console: Console, admin_key: str) -> Iterator[N
             f"Something already serves {base}. Stop it, or choose another port: PACELINE_PORT=8010 make run"
         )
     settings.data_dir.mkdir(parents=True, exist_ok=True)
-    log = settings.data_dir / "gateway.log"
+    log = _log(settings)
     with log.open("ab") as output:
         # A session of its own: Ctrl-C reaches us alone, and we stop it in order.
         process = subprocess.Popen(  # noqa: S603
@@ -87,7 +87,7 @@ def _gateway(settings: Settings, console: Console, admin_key: str) -> Iterator[N
             # Threads of the target and of the drafter that share a core slow each other by far more than half.
             _pin(process.pid, core=0)
             _wait_until_ready(process, base, log, console)
-            yield
+            yield process
         finally:
             _stop(process, console)
 
@@ -97,11 +97,22 @@ def _wait_until_ready(process: subprocess.Popen[bytes], base: str, log: Path, co
     with console.status(f"Starting the gateway on {base} and loading the target model …"):
         while not _answers(f"{base}/readyz"):
             if process.poll() is not None:
-                raise QuickstartError(f"The gateway ended with status {process.returncode}.\n{_tail(log)}")
+                stay(process, log)
             if time.monotonic() - began > START_S:
                 raise QuickstartError(f"The gateway was not ready after {START_S:.0f} s.\n{_tail(log)}")
             time.sleep(0.1)
     console.print(f"[green]✓[/] Gateway on {base}, ready after {time.monotonic() - began:.1f} s (log: {log})")
+
+
+def stay(process: subprocess.Popen[bytes], log: Path) -> None:
+    """For as long as the gateway lives. Raises QuickstartError when it has ended by itself."""
+    status = process.wait()
+    how = f"was ended by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
+    raise QuickstartError(f"The gateway {how}.\n{_tail(log)}")
+
+
+def _log(settings: Settings) -> Path:
+    return settings.data_dir / "gateway.log"
 
 
 def _answers(url: str) -> bool:

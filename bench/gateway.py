@@ -41,7 +41,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """A scripted step."""
     core: int | None = None
     streams: int = 8
-    queue: int = 64
+    queue: int = 128
     """Requests that may wait for a place."""
     admin_key: str = ""
 

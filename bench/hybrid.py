@@ -6,14 +6,14 @@ is missing. That makes thousands of streams affordable; the WebSocket has its ow
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from typing import Literal, cast
+from typing import Literal
 
 import numpy as np
 
-from app.engine.base import Commit, Engine, Event, Refused, Request
+from app.engine.base import Commit, Engine, Refused, Request
 from app.engine.generation import PARK_AHEAD, Generation
 from edge.protocol import frames
 from edge.protocol.drafting import DraftingSession
@@ -81,7 +81,7 @@ class Device:
 
     async def _follow(self, session: DraftingSession, generation: Generation, until: int | None) -> bool:
         """Take commits and draft on; True once `until` tokens are held, False at the stream's end."""
-        async with aclosing(_events(generation, session.head)) as events:
+        async with aclosing(generation.events(session.head)) as events:
             async for event in events:
                 if isinstance(event, Commit):
                     session.commit(frames.Commit(0, event.start, event.tokens, event.drafted))
@@ -104,16 +104,11 @@ class Device:
             generation.offer(block.epoch, block.start, block.tokens)
 
 
-def _events(generation: Generation, start: int) -> AsyncGenerator[Event, None]:
-    """It is a generator, and one that is left early has to be closed."""
-    return cast("AsyncGenerator[Event, None]", generation.events(start))
-
-
 async def _away(generation: Generation) -> None:
     """The edge is gone until the stream has parked or ended; then somebody is back."""
     generation.detach()
     parked = generation.delivered + PARK_AHEAD
-    async with aclosing(_events(generation, len(generation.ledger))) as events:
+    async with aclosing(generation.events(len(generation.ledger))) as events:
         while len(generation.ledger) < parked and generation.finished is None:
             if await anext(events, None) is None:
                 break

@@ -62,6 +62,7 @@ async def ask_cloud(
     messages: Sequence[Message],
     sampling: Sampling,
     max_tokens: int | None,
+    answer: Answer,
     *,
     clock: Callable[[], float] = time.monotonic,
 ) -> tuple[Answered, int]:
@@ -73,11 +74,13 @@ async def ask_cloud(
     text: list[str] = []
     async for item in cloud.answer(messages, model, sampling, max_tokens):
         if isinstance(item, Done):
+            answer.rest("")
             arrivals.tokens = item.tokens  # a chunk of text may hold several, or a token none
             figures = arrivals.figures(bytes_up=item.bytes_up, bytes_down=item.bytes_down)
             return Answered(text="".join(text), reason=item.reason, figures=figures), item.bytes_up
         arrivals.arrived(clock(), 1)
         text.append(item.text)
+        answer.committed([(item.text, "cloud")], 0)
     raise EdgeError("the answer ended without saying so")
 
 

@@ -22,7 +22,7 @@ from edge.keyboard import Lines
 from edge.protocol.errors import ProtocolError, Unauthorised
 from edge.protocol.frames import Message, Sampling
 from edge.redacted import RedactedRoute
-from edge.route import LocalRoute, Question, Route, open_hybrid
+from edge.route import LocalRoute, Question, Route, open_route
 from edge.terminal import (
     Answer,
     LiveAnswer,
@@ -76,7 +76,7 @@ def advice(error: Exception) -> str:
     if isinstance(error, Unauthorised):
         if error.message.startswith("hello carries"):  # it had none to send
             return "The gateway wants an API key: set PACELINE_API_KEY, or give --key. Its operator makes them."
-        return f"The gateway refused the API key ({error}). Give it by PACELINE_API_KEY or --key."
+        return f"The gateway refused the API key ({str(error).rstrip('.')}). Give it by PACELINE_API_KEY or --key."
     if isinstance(error, Unreachable):
         return f"{error}. Is `paceline-gateway serve` running there? --url or PACELINE_URL names another."
     return str(error)
@@ -102,7 +102,7 @@ async def _route(settings: DeviceSettings, drafter: Drafter | None, screens: Scr
     if settings.privacy == "local":
         yield LocalRoute(drafter)
         return
-    async with open_hybrid(settings, drafter, lambda text: screens.side.print(Text(text, style="yellow"))) as route:
+    async with open_route(settings, drafter, lambda text: screens.side.print(Text(text, style="yellow"))) as route:
         yield RedactedRoute(route, settings) if settings.privacy == "redacted" else route
 
 

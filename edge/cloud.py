@@ -143,9 +143,9 @@ def _unreachable(url: str, error: Exception) -> str:
 def _refusal(status: int, body: bytes) -> Refused:
     """An OpenAI-shaped error answer as an exception."""
     try:
-        message = str(msgspec.json.decode(body)["error"]["message"])
+        message = str(msgspec.json.decode(body)["error"]["message"]).rstrip(".")
     except (msgspec.DecodeError, KeyError, TypeError):
         message = f"the gateway answered with HTTP status {status}"
     if status in (401, 403):
         return KeyRefused(f"The gateway refused the API key: {message}. Set PACELINE_API_KEY or give --key.")
-    return Refused(message)
+    return Refused(f"{message}.")

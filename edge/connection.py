@@ -33,6 +33,7 @@ from edge.errors import Closed, ConnectionLost, EdgeError, Unreachable, from_fra
 from edge.outgoing import Observe, Outgoing
 from edge.protocol.errors import (
     FrameTooLarge,
+    Idle,
     MalformedFrame,
     ProtocolError,
     TooManyStreams,
@@ -314,7 +315,8 @@ class Connection:
             raise error
         if self._padded and isinstance(error, UnknownFrame):
             raise VersionMismatch("this gateway can't pad its messages: update it, or turn padding off")
-        log.warning("the gateway complains: %s", error.code)
+        # A socket that rests is taken away; the next stream gets another.
+        log.log(logging.DEBUG if isinstance(error, Idle) else logging.WARNING, "the gateway complains: %s", error.code)
 
     def _dispatch(self, frame: StreamFrame, size: int) -> None:
         stream = None if frame.stream is None else self._roster.get(frame.stream)

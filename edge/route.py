@@ -1,4 +1,6 @@
-"""Where a device's questions go: to the cloud with drafts from here, or nowhere (privacy mode `local`)."""
+"""Where a device's questions go: to the cloud, with drafts from here or (where there is no socket) over HTTP without,
+or nowhere (privacy mode `local`).
+"""
 
 from __future__ import annotations
 
@@ -14,12 +16,12 @@ from msgspec import Struct
 
 from edge.ask import Answered, ask_cloud, ask_hybrid, ask_local
 from edge.budget import Budget
-from edge.cloud import Cloud, choose_model
+from edge.cloud import Cloud, Refused, choose_model
 from edge.config import DeviceSettings, gateway_url
 from edge.connection import Connection
 from edge.drafters.base import Drafter
 from edge.drafters.ngram import NgramDrafter
-from edge.errors import EdgeError
+from edge.errors import EdgeError, Unreachable
 from edge.generate import Generate
 from edge.pacing import LEAST_SURVIVAL
 from edge.power import look
@@ -27,7 +29,7 @@ from edge.privacy import DisclosureLog, Recorder
 from edge.protocol.frames import Message, ModelInfo, Policy, Privacy, Sampling
 from edge.protocol.padding import Padding
 from edge.runtime import Runtime
-from edge.terminal import Answer
+from edge.terminal import Answer, SilentAnswer
 
 
 class Question(Struct, frozen=True, kw_only=True):
@@ -64,6 +66,32 @@ class LocalRoute:
 
     async def ask(self, question: Question, answer: Answer) -> Answered:
         return await ask_local(self._drafter, question.messages, question.sampling, question.max_tokens, answer)
+
+    async def compare(self, question: Question) -> Answered | None:
+        return None
+
+
+class CloudRoute:
+    """Over HTTP, as any client would ask."""
+
+    name = "cloud only"
+    verified = True
+
+    def __init__(self, cloud: Cloud, model: str, recorder: Recorder | None) -> None:
+        self._cloud = cloud
+        self._model = model
+        self._recorder = recorder
+        self.title = f"{model} at {cloud.url} over HTTP, without drafts"
+
+    async def ask(self, question: Question, answer: Answer) -> Answered:
+        over: Callable[[int], None] = lambda size: None  # noqa: E731
+        if self._recorder is not None:
+            over = self._recorder.asked(self._model, question.messages)
+        answered, size = await ask_cloud(
+            self._cloud, self._model, question.messages, question.sampling, question.max_tokens, answer
+        )
+        over(size)
+        return answered
 
     async def compare(self, question: Question) -> Answered | None:
         return None
@@ -122,15 +150,41 @@ class HybridRoute:
     async def compare(self, question: Question) -> Answered | None:
         if self._privacy == "draft_only":  # cloud-only would send the prompt
             return None
-        over: Callable[[int], None] = lambda size: None  # noqa: E731
-        if self._recorder is not None:
-            over = self._recorder.asked(self._model.id, question.messages)
         await self._cloud.models()  # the hybrid route had its connection before the question too
-        answered, size = await ask_cloud(
-            self._cloud, self._model.id, question.messages, question.sampling, question.max_tokens
-        )
-        over(size)
-        return answered
+        return await CloudRoute(self._cloud, self._model.id, self._recorder).ask(question, SilentAnswer())
+
+
+@asynccontextmanager
+async def open_route(
+    settings: DeviceSettings, drafter: Drafter | None, warn: Callable[[str], None]
+) -> AsyncIterator[Route]:
+    """Hybrid; over HTTP where no socket can be had, unless in `draft_only`. Raises as `open_hybrid`."""
+    async with AsyncExitStack() as stack:
+        route: Route
+        try:
+            route = await stack.enter_async_context(open_hybrid(settings, drafter, warn))
+        except Unreachable as error:
+            if settings.privacy == "draft_only":  # over HTTP the prompt would go
+                raise
+            route = await stack.enter_async_context(_open_cloud(settings, drafter, error))
+            warn(f"{error.message}. The answers come over HTTP, without drafts.")
+        yield route
+
+
+@asynccontextmanager
+async def _open_cloud(
+    settings: DeviceSettings, drafter: Drafter | None, without: Unreachable
+) -> AsyncIterator[CloudRoute]:
+    """Raises `without` if there is no HTTP either, and Refused."""
+    async with Cloud(gateway_url(settings.url), settings.key(), allow_plain=settings.allow_plain) as cloud:
+        try:
+            models = await cloud.models()
+        except Unreachable:
+            raise without from None
+        model = settings.model or next(iter(models), "")
+        if model not in models:
+            raise Refused(f"The gateway has no model {model!r}; it has {', '.join(models) or 'none'}.")
+        yield CloudRoute(cloud, model, recorder_for(settings, drafter))
 
 
 @asynccontextmanager

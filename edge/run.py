@@ -302,7 +302,7 @@ class Run:
     def _emit(self, event: Event) -> None:
         last = self._events[-1] if len(self._events) >= _UNREAD else None
         if isinstance(event, Committed) and isinstance(last, Committed):
-            self._events[-1] = _merged(last, event)
+            self._events[-1] = _joined(last, event)
         else:
             self._events.append(event)
         self._unread.set()
@@ -336,7 +336,7 @@ def _open(request: Generate, *, text: bool) -> Open:
     )
 
 
-def _merged(first: Committed, second: Committed) -> Committed:
+def _joined(first: Committed, second: Committed) -> Committed:
     """As if both had come in one commit. `agreed` counts from the front: the second's only if all the first's did."""
     whole = first.agreed == len(first.tokens)
     return Committed(

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Sequence
-from typing import cast
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 
 from fastapi import Request
 from fastapi.responses import Response
@@ -19,11 +18,11 @@ from starlette.types import Receive, Scope, Send
 
 from app.api import admission
 from app.api.deps import Gateway
-from app.engine.base import Commit, Event, Finished
-from app.engine.generation import Generation
+from app.engine.base import Commit, Finished
 from app.errors import GatewayError, ShuttingDown, Unavailable
 from app.telemetry import Pace
 from app.tenants.terms import TenantId
+from edge.merging import merged
 from edge.openai.job import Job
 from edge.openai.prediction import Predictor
 from edge.openai.render import Renderer
@@ -79,8 +78,9 @@ class Answer:
         Raises GatewayError when the engine fails.
         """
         yield self.renderer.begin()
-        async with contextlib.aclosing(_merged(self.generations, keepalive_s)) as events:
-            async for item in events:
+        events = [generation.events() for generation in self.generations]
+        async with contextlib.aclosing(merged(events, quiet_s=keepalive_s)) as items:
+            async for item in items:
                 if item is None:
                     yield None
                     continue
@@ -152,32 +152,6 @@ def _failure(finished: Finished) -> GatewayError:
     if finished.reason == "cancelled":
         return ShuttingDown("The gateway is shutting down.", retry_after_s=5)
     return Unavailable("The engine failed while it was answering.")
-
-
-async def _merged(
-    generations: Sequence[Generation], keepalive_s: float
-) -> AsyncGenerator[tuple[int, Event | None] | None]:
-    """(choice, event) as they come; event None: that choice is over. None alone: nothing came for `keepalive_s`."""
-    iterators = [generation.events(0) for generation in generations]
-    waiting = {asyncio.ensure_future(_next(iterator)): index for index, iterator in enumerate(iterators)}
-    try:
-        while waiting:
-            done, _ = await asyncio.wait(waiting, timeout=keepalive_s, return_when=asyncio.FIRST_COMPLETED)
-            if not done:
-                yield None
-            for task in done:
-                index, event = waiting.pop(task), task.result()
-                if event is not None:
-                    waiting[asyncio.ensure_future(_next(iterators[index]))] = index
-                yield index, event
-    finally:
-        for task in waiting:
-            task.cancel()
-        await asyncio.gather(*waiting, return_exceptions=True)
-
-
-async def _next(events: AsyncIterator[Event]) -> Event | None:
-    return cast("Event | None", await anext(events, None))
 
 
 async def _unless_disconnected(request: Request, work: Coroutine[None, None, bytes]) -> bytes | None:

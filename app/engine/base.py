@@ -7,8 +7,8 @@ to the engine's head (`edge.protocol.verifying`): by the time it gets there, the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from edge.openai.vocabulary import Vocabulary
@@ -112,6 +112,8 @@ class Load:
     """The newest step, as a sample of what a step of so many tokens takes; 0 where the engine doesn't tell."""
     step_error: float = 0.0
     """90th percentile of the cost model's relative error over recent steps."""
+    waiting_of: Mapping[str, int] = field(default_factory=dict)
+    """`waiting` by tenant."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,11 +8,13 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Literal
 
 from app.engine.base import Finished, Load, Observer, Request
+from app.engine.fairness import expected_wait_s, may_wait
 from app.engine.generation import Generation, Progress
 from app.engine.inbox import Inbox, Offer, Submitted
 from app.engine.loop import Published, StepLoop
@@ -87,12 +89,7 @@ class BatchingEngine:
         if self._thread is None or self._failure is not None:
             raise EngineFailed(self._failure or "the engine isn't running")
         request.check(self.model)
-        delay_s = len(self._queued) * self._stream_s / self.capacity.sequences
-        if len(self._queued) >= self.capacity.queue or delay_s > self.capacity.queue_s:
-            raise Overloaded(
-                f"{len(self._queued)} requests are waiting, for about {delay_s:.0f} s",
-                retry_after_s=max(self._retry_after_s(), delay_s - self.capacity.queue_s),
-            )
+        self._admit(request)
         stream = Stream.of(
             request,
             context=self.capacity.context,
@@ -111,7 +108,7 @@ class BatchingEngine:
         return generation
 
     def load(self) -> Load:
-        return replace(self._load, waiting=len(self._queued))
+        return replace(self._load, waiting=len(self._queued), waiting_of=self._waiting())
 
     def failure(self) -> str | None:
         return self._failure
@@ -125,9 +122,21 @@ class BatchingEngine:
     def park(self, generation: Generation, at: int | None) -> None:
         self._inbox.park(generation, at)
 
-    def _retry_after_s(self) -> float:
-        """When the queue will have moved on by a place, at the pace of the streams before."""
-        return min(60.0, max(1.0, self._stream_s / self.capacity.sequences))
+    def _admit(self, request: Request) -> None:
+        """Raises Overloaded if the queue has no place for it."""
+        waiting, turn_s = self._waiting(), self._stream_s / self.capacity.sequences
+        weights = {generation.request.tenant: generation.request.weight for generation in self._queued}
+        wait_s = expected_wait_s(waiting, weights | {request.tenant: request.weight}, request.tenant, turn_s)
+        fits = may_wait(waiting, request.tenant, request.weight, self.capacity.queue)
+        if not fits or wait_s > self.capacity.queue_s:
+            own = waiting[request.tenant]
+            raise Overloaded(
+                f"{waiting.total()} requests are waiting, {own} of them yours, for about {wait_s:.0f} s",
+                retry_after_s=max(min(60.0, max(1.0, turn_s)), wait_s - self.capacity.queue_s),
+            )
+
+    def _waiting(self) -> Counter[str]:
+        return Counter(generation.request.tenant for generation in self._queued)
 
     def _publish(self, published: Published) -> None:
         """Called in the worker thread."""

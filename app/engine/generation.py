@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect_right
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -84,7 +84,7 @@ class Generation:
     def usage(self) -> Usage:
         return self._usage
 
-    async def events(self, start: int = 0) -> AsyncIterator[Event]:
+    async def events(self, start: int = 0) -> AsyncGenerator[Event, None]:
         """All that happens from output position `start` on; ends when the stream has finished and all was given.
 
         A reader that falls behind gets one commit for all that piled up, and the last of several refusals or windows.

@@ -79,7 +79,7 @@ class LlamaCppEngine(BatchingEngine):
         threads: int = 1,
         gpu_layers: int = 0,
         kv_tokens: int | None = None,
-        queue: int = 64,
+        queue: int = 128,
         queue_s: float = float("inf"),
         step_tokens: int = 252,
         prefill_tokens: int = 63,

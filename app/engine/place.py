@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from app.engine.base import Load, ReplicaState, Request
@@ -75,13 +77,13 @@ class Place:
     _sent: int = 0
     """Number of the last mail."""
     _taken: int = 0
-    _unseen: dict[int, int] = field(default_factory=dict)
-    """Mails that aren't taken: how many streams each of them submits."""
+    _unseen: dict[int, list[str]] = field(default_factory=dict)
+    """Mails that aren't taken: whose streams each of them submits."""
     _flushing: bool = False
 
-    def waiting(self) -> int:
-        """Streams in the replica's queue: those that it told of, and those that it hasn't seen yet."""
-        return self.load.waiting + sum(self._unseen.values()) + len(self._mail.submits)
+    def waiting(self) -> Counter[str]:
+        """Streams in the replica's queue by tenant: those that it told of, and those that it hasn't seen yet."""
+        return Counter(self.load.waiting_of) + Counter(chain(*self._unseen.values(), _tenants(self._mail)))
 
     def report(self) -> ReplicaState:
         return ReplicaState(self.index, self.state, self.pid, len(self.streams), self.load, self.restarts, self.fault)
@@ -140,5 +142,9 @@ class Place:
         self._sent += 1
         mail.number = self._sent
         if mail.submits:
-            self._unseen[mail.number] = len(mail.submits)
+            self._unseen[mail.number] = _tenants(mail)
         self.remote.post(encode(mail))
+
+
+def _tenants(mail: Mail) -> list[str]:
+    return [request.tenant for _, request in mail.submits]

@@ -27,6 +27,7 @@ from dataclasses import replace
 import msgspec
 
 from app.engine.base import Finished, Load, ReplicaState, Request
+from app.engine.fairness import may_wait
 from app.engine.generation import Generation, Progress
 from app.engine.moving import Moving
 from app.engine.place import Host, Place, ReplicaLost
@@ -55,7 +56,7 @@ class Pool:
         *,
         replicas: int,
         streams: int = 8,
-        queue: int = 64,
+        queue: int = 128,
         window: int = 32,
         silence_s: float = 30.0,
         homeless_s: float = 120.0,
@@ -125,7 +126,8 @@ class Pool:
         request.check(self.model)
         stream = Moving(Generation(request, self, window=self._window), self._clock())
         if not self._place(stream):
-            raise Overloaded(f"{self.load().waiting} requests are waiting", retry_after_s=self._retry_after_s())
+            waiting = self.load().waiting
+            raise Overloaded(f"{waiting} requests are waiting", retry_after_s=self._retry_after_s())
         self._live[stream.generation] = stream
         return stream.generation
 
@@ -133,7 +135,7 @@ class Pool:
         up = [place for place in self._places if place.remote is not None]
         return Load(
             running=sum(place.load.running for place in up),
-            waiting=sum(place.waiting() for place in up) + len(self._homeless),
+            waiting=sum(place.waiting().total() for place in up) + len(self._homeless),
             context_used=sum(place.load.context_used for place in up),
             context_total=sum(place.load.context_total for place in up),
             step_s=sum(place.load.step_s for place in up) / len(up) if up else 0.0,
@@ -192,10 +194,14 @@ class Pool:
 
     def _place(self, stream: Moving) -> bool:
         """Give a stream a home; False: there is no room."""
-        room = {p.index: len(p.streams) for p in self._places if p.state == "up" and p.waiting() < self._queue}
+        request = replace(stream.generation.request, committed=tuple(stream.generation.ledger.tokens))
+        room = {
+            place.index: len(place.streams)
+            for place in self._places
+            if place.state == "up" and may_wait(place.waiting(), request.tenant, request.weight, self._queue)
+        }
         if not room:
             return False
-        request = replace(stream.generation.request, committed=tuple(stream.generation.ledger.tokens))
         place = self._places[self._placement.choose(room, request.tenant, request.prompt)]
         self._placement.placed(place.index, request.tenant, request.prompt)
         self._keys += 1
@@ -207,9 +213,10 @@ class Pool:
         return True
 
     def _settle(self) -> None:
-        """Homes for the homeless, in order, as far as there is room."""
-        while self._homeless and self._place(self._homeless[0]):
-            generation = self._homeless.popleft().generation
+        """Homes for the homeless, in order, as far as there is room for each one's tenant."""
+        for stream in [stream for stream in self._homeless if self._place(stream)]:
+            self._homeless.remove(stream)
+            generation = stream.generation
             if generation.lowest_epoch > 0:  # its drafts are lost
                 generation.apply(Progress(refused=generation.lowest_epoch))
 

@@ -42,8 +42,8 @@ class Capacity:
     """Of prompts, in a step in which others decode."""
     draft_tokens: int = 8
     """Drafts of one stream that are checked in a step."""
-    queue: int = 64
-    """Streams that wait for a slot."""
+    queue: int = 128
+    """Streams that wait for a slot, of all tenants (fairness.py says how many of one)."""
     queue_s: float = float("inf")
     """Expected wait for a slot, seconds, beyond which a stream is refused."""
     share_prefixes: bool = False

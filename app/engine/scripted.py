@@ -98,7 +98,7 @@ class ScriptedEngine(BatchingEngine):
         token_s: float = 0.0,
         streams: int = 8,
         context: int = 2048,
-        queue: int = 64,
+        queue: int = 128,
         queue_s: float = float("inf"),
         draft_tokens: int = 8,
         step_tokens: int = 256,

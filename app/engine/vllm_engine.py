@@ -12,11 +12,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from app.engine.base import Load, Request
+from app.engine.fairness import may_wait
 from app.engine.generation import Generation, Progress
 from app.engine.vllm_messenger import Messenger
 from app.engine.vllm_reader import Reader, refuse, sampling_fields, structured_fields
@@ -61,7 +63,7 @@ class VllmEngine:
         context: int = 2048,
         streams: int = 8,
         threads: int = 1,
-        queue: int = 64,
+        queue: int = 128,
         draft_tokens: int = 8,
         window: int = 32,
         held_tokens: int = 256,
@@ -129,9 +131,12 @@ class VllmEngine:
         if (failure := self.failure()) is not None:
             raise EngineFailed(failure)
         self._check(request)
-        waiting = sum(not stream.reader.began for stream in self._streams.values())
-        if waiting >= self._queue and len(self._streams) >= self._plan.streams:
-            raise Overloaded(f"{waiting} requests are waiting", retry_after_s=self._retry_after_s())
+        waiting, full = self._waiting(), len(self._streams) >= self._plan.streams
+        if full and not may_wait(waiting, request.tenant, request.weight, self._queue):
+            raise Overloaded(
+                f"{waiting.total()} requests are waiting, {waiting[request.tenant]} of them yours",
+                retry_after_s=self._retry_after_s(),
+            )
         max_tokens = min(request.max_tokens, self.model.context - len(request.prompt))
         reader = Reader(request, self.vocabulary, max_tokens=max_tokens)
         generation = Generation(request, self, window=self._window)
@@ -148,7 +153,12 @@ class VllmEngine:
     def load(self) -> Load:
         began = [stream for stream in self._streams.values() if stream.reader.began]
         used = sum(len(stream.generation.request.prompt) + stream.reader.length for stream in began)
-        return Load(len(began), len(self._streams) - len(began), used, self._cache_tokens(), self._step_s)
+        waiting = self._waiting()
+        return Load(len(began), waiting.total(), used, self._cache_tokens(), self._step_s, waiting_of=waiting)
+
+    def _waiting(self) -> Counter[str]:
+        """Streams that haven't begun, by tenant."""
+        return Counter(s.generation.request.tenant for s in self._streams.values() if not s.reader.began)
 
     def failure(self) -> str | None:
         if self._failure is None and self._llm.errored:

@@ -24,7 +24,7 @@ from starlette.types import Receive, Scope, Send
 from edge.address import is_loopback
 from edge.openai.errors import Rejected
 from edge.serve.dispatch import Dispatcher, NoPath, Served, error_body
-from edge.serve.question import ENDPOINTS, Endpoint, read
+from edge.serve.question import ENDPOINTS, Name, read
 
 PATH_HEADER: Final = "x-paceline-path"
 WHY_HEADER: Final = "x-paceline-why"
@@ -37,7 +37,7 @@ def create_app(dispatcher: Dispatcher, *, key: str = "") -> Starlette:
     """`key`: what clients must send; empty: nothing, and only names of this machine are answered to."""
     door = _Door(key)
 
-    def answering(endpoint: Endpoint) -> Callable[[Request], Awaitable[Response]]:
+    def answering(endpoint: Name) -> Callable[[Request], Awaitable[Response]]:
         async def post(request: Request) -> Response:
             door.check(request)
             question = read(await _body(request))
@@ -68,7 +68,7 @@ def create_app(dispatcher: Dispatcher, *, key: str = "") -> Starlette:
             _Refused: _refused,
             NoPath: _no_path,
             404: _nothing_here,
-            405: _nothing_here,
+            405: _wrong_method,
             500: _failed,
         },
     )
@@ -177,8 +177,16 @@ async def _no_path(request: Request, error: Exception) -> Response:
 
 
 async def _nothing_here(request: Request, error: Exception) -> Response:
-    status = getattr(error, "status_code", 404)
-    return _json(status, error_body("There is nothing at this address.", "invalid_request_error", "not_found"))
+    return _json(404, error_body("There is nothing at this address.", "invalid_request_error", "not_found"))
+
+
+async def _wrong_method(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)  # noqa: S101
+    allowed = sorted({*(error.headers or {}).get("Allow", "").split(", ")} - {"HEAD"})
+    words = f"Only {' and '.join(allowed)} requests are accepted here."
+    answer = _json(405, error_body(words, "invalid_request_error", "method_not_supported"))
+    answer.headers["Allow"] = ", ".join(allowed)
+    return answer
 
 
 async def _failed(request: Request, error: Exception) -> Response:

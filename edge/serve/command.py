@@ -14,10 +14,11 @@ from rich.console import Console
 from rich.text import Text
 
 from edge.address import free, is_loopback
+from edge.cloud import Cloud
 from edge.config import DeviceSettings, gateway_url
 from edge.drafters.base import Drafter
 from edge.drafters.load import load_drafter
-from edge.errors import EdgeError
+from edge.errors import EdgeError, Unreachable
 from edge.ladder import Ladder, Path
 from edge.privacy import Recorder
 from edge.route import budget_for, connected, recorder_for
@@ -28,6 +29,8 @@ from edge.serve.proxy import Proxy
 from edge.serve.socket import Socket
 from edge.terminal import model_progress
 
+_CHECK_S = 5.0
+"""How long the gateway may take to answer at the start."""
 _STOP_S = 5
 """How long a stop waits for answers that are being sent."""
 
@@ -49,6 +52,8 @@ def run_serve(settings: DeviceSettings, *, host: str, port: int, local: bool) ->
         return 2
     logging.basicConfig(level=logging.WARNING)
     try:
+        if settings.privacy != "local":
+            asyncio.run(_check_gateway(settings, side, local=local))
         with model_progress(side) as fetched:
             drafter = load_drafter(settings, fetched=fetched)
         asyncio.run(_serve(settings, drafter, side, host, port, local=local))
@@ -58,6 +63,18 @@ def run_serve(settings: DeviceSettings, *, host: str, port: int, local: bool) ->
     except KeyboardInterrupt:
         return 130
     return 0
+
+
+async def _check_gateway(settings: DeviceSettings, side: Console, *, local: bool) -> None:
+    """A wrong key is wrong for good: raises KeyRefused. A gateway that doesn't answer may come yet."""
+    url = gateway_url(settings.url)
+    try:
+        async with Cloud(url, settings.key(), allow_plain=settings.allow_plain) as cloud, asyncio.timeout(_CHECK_S):
+            await cloud.models()
+    except (Unreachable, TimeoutError):
+        till = "the draft model answers alone, unverified" if local else "requests are answered with an error"
+        words = f"No gateway answers at {url} now: until one does, {till}."
+        side.print(Text(words, style="yellow"), soft_wrap=True)
 
 
 async def _serve(

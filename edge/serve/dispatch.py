@@ -28,7 +28,7 @@ from edge.protocol.errors import ProtocolError
 from edge.protocol.frames import Message, ModelInfo, Policy
 from edge.serve.answer import first_pieces, pieces
 from edge.serve.proxy import Proxy
-from edge.serve.question import Endpoint, Plan, Question, plan
+from edge.serve.question import Name, Plan, Question, plan
 from edge.serve.socket import Socket
 from edge.serve.sources import Source, alone, hybrid
 
@@ -99,7 +99,7 @@ class Dispatcher:
         self._now = now
         self._running = 0
 
-    async def answer(self, endpoint: Endpoint, question: Question) -> Served:
+    async def answer(self, endpoint: Name, question: Question) -> Served:
         """Raises Rejected, NoPath, or what the drafter raises."""
         privacy = question.wishes.privacy or self._device.privacy
         if privacy in ("redacted", "draft_only"):
@@ -118,7 +118,7 @@ class Dispatcher:
         served.life.push_async_callback(passed.close)
         return served
 
-    async def _first_of(self, paths: list[Path], endpoint: Endpoint, question: Question) -> Served:
+    async def _first_of(self, paths: list[Path], endpoint: Name, question: Question) -> Served:
         reasons: list[str] = []
         takes = {"hybrid": self._hybrid, "cloud": self._cloud, "local": self._local}
         for path in paths:
@@ -140,7 +140,7 @@ class Dispatcher:
 
     # The paths. Each raises Unfit, EdgeError or Rejected.
 
-    async def _hybrid(self, endpoint: Endpoint, question: Question) -> Served:
+    async def _hybrid(self, endpoint: Name, question: Question) -> Served:
         try:
             runtime = await self._socket.runtime()
             vocabulary = runtime.vocabulary
@@ -157,7 +157,7 @@ class Dispatcher:
         except ProtocolError as error:  # over HTTP the gateway says it in the client's own terms
             raise Unfit(error.message) from error
 
-    async def _cloud(self, endpoint: Endpoint, question: Question) -> Served:
+    async def _cloud(self, endpoint: Name, question: Question) -> Served:
         body = msgspec.json.encode(question.body)
         over: Callable[[int], None] | None = None
         if self._recorder is not None:
@@ -172,7 +172,7 @@ class Dispatcher:
             raise Unreachable(f"the gateway answers with HTTP status {passed.status}")
         return served
 
-    async def _local(self, endpoint: Endpoint, question: Question) -> Served:
+    async def _local(self, endpoint: Name, question: Question) -> Served:
         drafter = self._device.drafter
         if drafter is None or drafter.vocabulary is None:
             raise Unfit("no language model on this device")
@@ -181,7 +181,7 @@ class Dispatcher:
             raise Unfit("logprobs are the target's, which is out of reach")
         return await self._serve("local", made, alone(drafter, drafter.vocabulary), question)
 
-    async def _plan(self, endpoint: Endpoint, question: Question, vocabulary: Vocabulary, context: int) -> Plan:
+    async def _plan(self, endpoint: Name, question: Question, vocabulary: Vocabulary, context: int) -> Plan:
         return await asyncio.to_thread(
             plan,
             endpoint,

@@ -14,18 +14,19 @@ import msgspec
 from msgspec import Struct
 from pydantic import ValidationError
 
+from edge.openai.endpoints import CHAT, COMPLETIONS, RESPONSES, Endpoint
 from edge.openai.errors import Rejected, rejected
-from edge.openai.job import Job, chat_jobs, completion_jobs
-from edge.openai.render import Renderer, chat_renderer
-from edge.openai.render_completions import completion_renderer
-from edge.openai.render_responses import responses_renderer
-from edge.openai.responses import ResponsesRequest, response_jobs
-from edge.openai.schemas import ChatRequest, CompletionRequest
+from edge.openai.job import Job
+from edge.openai.render import Renderer
 from edge.openai.vocabulary import Vocabulary
 from edge.protocol.frames import Policy
 
-Endpoint = Literal["chat/completions", "completions", "responses"]
-ENDPOINTS: Final[tuple[Endpoint, ...]] = ("chat/completions", "completions", "responses")
+Name = Literal["chat/completions", "completions", "responses"]
+ENDPOINTS: Final[dict[Name, Endpoint[Any]]] = {
+    "chat/completions": CHAT,
+    "completions": COMPLETIONS,
+    "responses": RESPONSES,
+}
 
 
 class Wishes(Struct, frozen=True, forbid_unknown_fields=True):
@@ -78,7 +79,7 @@ def read(data: bytes) -> Question:
 
 
 def plan(
-    endpoint: Endpoint,
+    name: Name,
     question: Question,
     vocabulary: Vocabulary,
     *,
@@ -88,17 +89,10 @@ def plan(
     created: int,
 ) -> Plan:
     """`context`: tokens of prompt and output. `seed`: if the request has none. Raises Rejected."""
+    endpoint = ENDPOINTS[name]
     try:
-        if endpoint == "chat/completions":
-            chat = ChatRequest.model_validate(question.body)
-            jobs = chat_jobs(chat, vocabulary, context=context, seed=seed)
-            return Plan(jobs, chat_renderer(chat, jobs, vocabulary, id=new_id("chatcmpl-"), created=created))
-        if endpoint == "responses":
-            wanted = ResponsesRequest.model_validate(question.body)
-            jobs = response_jobs(wanted, vocabulary, context=context, seed=seed)
-            return Plan(jobs, responses_renderer(wanted, jobs, vocabulary, id=new_id("resp_"), created=created))
-        completion = CompletionRequest.model_validate(question.body)
+        request = endpoint.schema.model_validate(question.body)
     except ValidationError as error:
         raise rejected(error.errors()) from error
-    jobs = completion_jobs(completion, vocabulary, context=context, seed=seed)
-    return Plan(jobs, completion_renderer(completion, jobs, vocabulary, id=new_id("cmpl-"), created=created))
+    jobs = endpoint.jobs(request, vocabulary, context=context, seed=seed)
+    return Plan(jobs, endpoint.renderer(request, jobs, vocabulary, id=new_id(endpoint.prefix), created=created))

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager, nullcontext
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
-from app.engine.base import Commit, Event, Refused, Replicated
+from app.engine.base import Commit, Refused, Replicated
 from app.engine.generation import PARK_AHEAD, Generation
 from app.engine.place import IN_FLIGHT, ReplicaLost
 from app.engine.pool import MAX_LOSSES, Pool
@@ -39,13 +39,9 @@ async def running(host: LocalHost, replicas: int = 2, **options: Any) -> AsyncIt
         assert not alive(host.launched)
 
 
-def events(generation: Generation, start: int = 0) -> AsyncGenerator[Event, None]:
-    return cast("AsyncGenerator[Event, None]", generation.events(start))
-
-
 async def grown(generation: Generation, length: int) -> None:
     """Wait until the output has this length."""
-    async with aclosing(events(generation, len(generation.ledger))) as changes:
+    async with aclosing(generation.events(len(generation.ledger))) as changes:
         async for _ in changes:
             if len(generation.ledger) >= length:
                 return
@@ -100,7 +96,7 @@ async def test_an_edge_sends_its_tail_again_and_its_drafts_count_on() -> None:
         generation = pool.submit(request(policy="hold", hold_s=FOREVER_S, max_tokens=60))
         generation.offer(0, 0, expected[:20])
         await grown(generation, 21)  # it now holds for a draft, for ever
-        async with aclosing(events(generation, 21)) as changes:
+        async with aclosing(generation.events(21)) as changes:
             refused = asyncio.ensure_future(anext(changes))
             await lose(pool, host, index_of(pool, generation))
             assert await refused == Refused(1)
@@ -201,23 +197,25 @@ async def test_a_parked_stream_stays_parked_where_it_goes() -> None:
 
 
 async def test_full_queues_are_refused_and_moved_streams_wait_for_room() -> None:
-    host = LocalHost(partial(SLOW, streams=1, queue=2))
-    async with running(host, streams=1, queue=2) as pool:
+    host = LocalHost(partial(SLOW, streams=1, queue=4))
+    async with running(host, streams=1, queue=4) as pool:
         generations = [pool.submit(request((i, 1), max_tokens=200)) for i in range(2)]
         await asyncio.gather(*(grown(generation, 1) for generation in generations))  # both run
         generations += [pool.submit(request((i, 1))) for i in range(2, 6)]
         with pytest.raises(Overloaded) as overloaded:
             pool.submit(request())
         assert overloaded.value.retry_after_s >= 1
+        other = pool.submit(request(tenant="other"))
         host.launched[0].kill()
         outputs = await asyncio.gather(*map(read, generations))
+        assert await read(other) == script().greedy(PROMPT, 40)
         assert outputs == [script().greedy((i, 1), 200 if i < 2 else 40) for i in range(6)]
 
 
 async def test_a_replica_that_refuses_gets_the_stream_later() -> None:
     """Its queue is smaller than the pool was told."""
     host = LocalHost(partial(SLOW, streams=1, queue=1))
-    async with running(host, replicas=1, streams=1, queue=5) as pool:
+    async with running(host, replicas=1, streams=1, queue=10) as pool:
         generations = [pool.submit(request((i, 1))) for i in range(5)]
         outputs = await asyncio.gather(*map(read, generations))
         assert outputs == [script().greedy((i, 1), 40) for i in range(5)]
@@ -308,7 +306,7 @@ async def test_a_replica_with_another_vocabulary_is_refused() -> None:
 async def test_stop_ends_all_streams() -> None:
     async with running(LocalHost(SLOW)) as pool:
         generation = pool.submit(request(max_tokens=1000))
-        first = anext(events(generation))
+        first = anext(generation.events())
         assert isinstance(await first, Commit)
     assert generation.finished is not None
     assert generation.finished.reason == "cancelled"
