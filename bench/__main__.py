@@ -230,11 +230,17 @@ def vllm(
     tokens: Annotated[int, typer.Option(help="Of each answer.")] = 64,
     rounds: Annotated[int, typer.Option(help="How often all take turns.")] = 3,
     quick: Annotated[bool, typer.Option(help="One α, 8 streams, 32 tokens, one round, without n-gram.")] = False,
+    overhead: Annotated[bool, typer.Option(help="Only what drafts cost around the model (3 minutes).")] = False,
     as_json: Json = False,
 ) -> None:
     """vLLM alone, with n-gram speculation, and with devices' drafts (about 15 minutes; make install-vllm first)."""
     if find_spec("vllm") is None:
         raise SystemExit("vLLM isn't installed here: make install-vllm, then .venv-vllm/bin/python -m bench vllm")
+    if overhead:
+        from bench import vllm_overhead
+
+        vllm_overhead.command(Report(as_json=as_json))
+        return
     from bench import vllm as bench
 
     settings = bench.Settings(_floats(alpha), [int(n) for n in _floats(streams)], tokens, rounds)

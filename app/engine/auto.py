@@ -21,6 +21,8 @@ from dataclasses import dataclass, field
 from app.engine.acceptance import Acceptance
 from app.engine.budget import Budget, choose
 from app.engine.cost import CostModel
+from edge.protocol.ledger import agreement
+from edge.protocol.verifying import Offered, Verifier
 
 ALLOWANCE = 0.01
 """Of the target's own time: what auto may lose in the long run. The guarantee (1.03) leaves the rest for a plain step's
@@ -57,6 +59,26 @@ class Outlook:
     """Tokens of a draft."""
     _last: float | None = None
     _rejected: float | None = None
+
+    def offer(self, verifier: Verifier, epoch: int, start: int, tokens: Sequence[int], at: float) -> Offered:
+        """Hand the stream's mailbox a draft, and learn from what becomes of it."""
+        anew, stats = epoch > verifier.epoch, verifier.stats
+        compared, agreed = stats.compared, stats.agreed
+        offered = verifier.offer(epoch, start, tokens)
+        if offered is not Offered.STALE:
+            self.acceptance.add_late(stats.compared - compared, stats.agreed - agreed)
+            self.arrived(len(tokens), at, anew=anew)
+            if offered is not Offered.TAKEN:
+                self.rejected(at)
+        return offered
+
+    def take(self, pending: Sequence[int], tokens: Sequence[int], at: float) -> None:
+        """A step gave `tokens` where `pending` was expected."""
+        agreed = agreement(pending, tokens)
+        compared = min(len(pending), agreed + 1, len(tokens))
+        self.acceptance.add(compared, agreed)
+        if compared > agreed:
+            self.rejected(at)
 
     def arrived(self, tokens: int, at: float, *, anew: bool) -> None:
         """A draft of `tokens` came; `anew`: the first of its epoch."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from app.engine.auto import Outlook
 from app.engine.base import Request
-from edge.protocol.ledger import Ledger, agreement
+from edge.protocol.ledger import Ledger
 from edge.protocol.verifying import Offered, Verifier
 
 
@@ -85,15 +85,11 @@ class Stream:
     def offer(self, epoch: int, start: int, tokens: Sequence[int], at: float) -> Offered:
         if epoch > self.verifier.epoch:
             self._arrivals.clear()
-        anew, before = epoch > self.verifier.epoch, len(self.verifier.pending)
-        compared, agreed = self.verifier.stats.compared, self.verifier.stats.agreed
-        offered = self.verifier.offer(epoch, start, tokens)
-        if self.outlook is not None and offered is not Offered.STALE:
-            stats = self.verifier.stats
-            self.outlook.acceptance.add_late(stats.compared - compared, stats.agreed - agreed)
-            self.outlook.arrived(len(tokens), at, anew=anew)
-            if offered is not Offered.TAKEN:
-                self.outlook.rejected(at)
+        before = len(self.verifier.pending)
+        if self.outlook is None:
+            offered = self.verifier.offer(epoch, start, tokens)
+        else:
+            offered = self.outlook.offer(self.verifier, epoch, start, tokens, at)
         if len(self.verifier.pending) > (before if self._arrivals else 0):
             self._arrivals.append((self.head + len(self.verifier.pending), at))
         self._forget_arrivals()
@@ -106,11 +102,7 @@ class Stream:
     def take(self, tokens: Sequence[int], verified: int, now: float) -> None:
         """A step that checked `verified` drafts gave `tokens`."""
         if self.outlook is not None:
-            agreed = agreement(self.verifier.pending, tokens)
-            compared = min(len(self.verifier.pending), agreed + 1, len(tokens))
-            self.outlook.acceptance.add(compared, agreed)
-            if compared > agreed:
-                self.outlook.rejected(now)
+            self.outlook.take(self.verifier.pending, tokens, now)
         self.ledger.append(tokens)
         self.context.extend(tokens)
         self.verifier.stepped(tokens, verified, now)

@@ -22,7 +22,7 @@ from app.engine.fairness import may_wait
 from app.engine.generation import Generation, Progress
 from app.engine.vllm_messenger import Messenger
 from app.engine.vllm_reader import Reader, refuse, sampling_fields, structured_fields
-from app.engine.vllm_start import Plan, start
+from app.engine.vllm_start import SCHEDULER, Plan, start
 from edge.openai.hf_vocabulary import HfVocabulary
 from edge.openai.vocabulary import Vocabulary
 from edge.protocol.errors import EngineFailed, InvalidRequest, Overloaded
@@ -69,9 +69,12 @@ class VllmEngine:
         held_tokens: int = 256,
         share_prefixes: bool = False,
         arguments: str = "",
+        ahead: bool = False,
+        scheduler: str = SCHEDULER,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`model`: a Hugging Face folder, or a name on the hub. `arguments`: more for vLLM, see vllm_start.py.
+        """`model`: a Hugging Face folder, or a name on the hub. `arguments`: more for vLLM; these, `ahead` and
+        `scheduler` are vllm_start.py's.
 
         `share_prefixes`: whether a tenant may profit from another's prompt in the prefix cache.
         """
@@ -82,6 +85,8 @@ class VllmEngine:
             draft_tokens=draft_tokens,
             threads=threads,
             arguments=arguments,
+            ahead=ahead,
+            scheduler=scheduler,
         )
         self._model_id = model_id
         self._queue = queue
@@ -94,6 +99,8 @@ class VllmEngine:
         self._stream_s = 1.0
         """Recent mean time that a stream runs, seconds."""
         self._step_s = 0.0
+        self._last_step = 0, 0.0
+        """Tokens and duration of the newest step."""
         self._failure: str | None = "the engine isn't running"
         self._llm: Any = None
         self._messenger: Messenger
@@ -154,7 +161,8 @@ class VllmEngine:
         began = [stream for stream in self._streams.values() if stream.reader.began]
         used = sum(len(stream.generation.request.prompt) + stream.reader.length for stream in began)
         waiting = self._waiting()
-        return Load(len(began), waiting.total(), used, self._cache_tokens(), self._step_s, waiting_of=waiting)
+        load = len(began), waiting.total(), used, self._cache_tokens(), self._step_s
+        return Load(*load, *self._last_step, waiting_of=waiting)
 
     def _waiting(self) -> Counter[str]:
         """Streams that haven't begun, by tenant."""
@@ -244,7 +252,10 @@ class VllmEngine:
         """True if it was the last that counts."""
         progress = stream.reader.take(output)
         self._step_s += (progress.step_s - self._step_s) * (0.1 if self._step_s else 1.0)
+        report = stream.reader.report
+        self._last_step = report.step_tokens, report.step_s
         stream.generation.apply(progress)
+        stream.generation.widen(self._window if report.worthwhile else 1)
         if progress.finished is not None:
             self._forget(stream)
         return progress.finished is not None

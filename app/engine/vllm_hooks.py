@@ -18,6 +18,8 @@ def missing_hooks() -> list[str]:
     """The names of the hooks that the installed vLLM lacks or has otherwise; empty: it will do."""
     from vllm.config import SchedulerConfig, SpeculativeConfig
     from vllm.outputs import RequestOutput
+    from vllm.v1.core.sched.async_scheduler import AsyncScheduler
+    from vllm.v1.core.sched.request_queue import RequestQueue
     from vllm.v1.core.sched.scheduler import Scheduler
     from vllm.v1.engine import EngineCoreOutput, EngineCoreRequestType
     from vllm.v1.engine.async_llm import AsyncLLM
@@ -32,9 +34,12 @@ def missing_hooks() -> list[str]:
         (Scheduler, "update_from_output", ("self", "scheduler_output", "model_runner_output")),
         (Scheduler, "update_draft_token_ids", ("self", "draft_token_ids")),
         (Scheduler, "get_num_unfinished_requests", ("self",)),
-        (Scheduler, "_update_request_with_output", ("self", "request", "new_token_ids")),
+        (AsyncScheduler, "_update_request_with_output", ("self", "request", "new_token_ids")),
+        (AsyncScheduler, "_update_after_schedule", ("self", "scheduler_output")),
         (Scheduler, "_free_request", ("self", "request")),
         (Scheduler, "_preempt_request", ("self", "request", "timestamp")),
+        (RequestQueue, "remove_requests", ("self", "requests")),
+        (AsyncLLM, "from_vllm_config", ("vllm_config", "disable_log_stats")),
         (AsyncLLM, "add_request", ("self", "request_id", "prompt", "params")),
         (AsyncLLM, "abort", ("self", "request_id")),
         (AsyncMPClient, "call_utility_async", ("self", "method", "args")),
@@ -47,6 +52,7 @@ def missing_hooks() -> list[str]:
     ]
     fields = (
         (SchedulerConfig, "scheduler_cls"),
+        (SchedulerConfig, "async_scheduling"),
         (SpeculativeConfig, "num_speculative_tokens"),
         (EngineCoreOutput, "kv_transfer_params"),
     )
@@ -55,8 +61,8 @@ def missing_hooks() -> list[str]:
     source = "".join(inspect.getsource(owner.__init__) for owner in (Request, Scheduler, EngineCore))
     attributes = (
         "spec_token_ids", "next_decode_eligible_step", "num_output_placeholders", "num_computed_tokens",
-        "running", "waiting", "max_num_running_reqs", "num_spec_tokens", "structured_output_manager",
-        "check_for_draft_tokens",
+        "running", "waiting", "max_num_running_reqs", "max_num_scheduled_tokens", "num_spec_tokens",
+        "structured_output_manager", "check_for_draft_tokens", "priority",
     )  # fmt: skip
     return wanting + [f"self.{name}" for name in attributes if f"self.{name}" not in source]
 

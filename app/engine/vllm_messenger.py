@@ -41,6 +41,11 @@ class Messenger:
         self._parks[stream] = at
         self._schedule()
 
+    async def delivered(self) -> None:
+        """Wait until all that was handed in is answered."""
+        while self._scheduled or self._calls:
+            await (asyncio.wait(self._calls) if self._calls else asyncio.sleep(0))
+
     async def close(self) -> None:
         """Wait for no answer any more."""
         for task in self._calls:

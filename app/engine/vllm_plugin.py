@@ -21,13 +21,15 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from vllm.v1.core.sched.scheduler import Scheduler
+from vllm.v1.core.sched.async_scheduler import AsyncScheduler
 from vllm.v1.engine import EngineCoreRequestType
 from vllm.v1.engine.core import EngineCore
 from vllm.v1.request import Request, RequestStatus
 from vllm.v1.sample import rejection_sampler
 
+from app.engine.auto import Plan
 from app.engine.vllm_stream import KEY, RemoteStream
+from app.engine.vllm_turns import Part, Seat, Turns
 
 _NEVER = 1 << 62
 """A step that never comes."""
@@ -38,7 +40,10 @@ class NullProposer:
     """Drafts come from afar, so the engine's own proposer proposes nothing."""
 
     def __init__(self, vllm_config: Any) -> None:
-        del vllm_config
+        if vllm_config.scheduler_config.async_scheduling:
+            from app.engine import vllm_ahead
+
+            vllm_ahead.install()
 
     def load_model(self, *_: Any, **__: Any) -> None:
         """vLLM calls it for every proposer."""
@@ -102,8 +107,12 @@ class Alarm:
             self._ring()
 
 
-class DraftScheduler(Scheduler):
-    """vLLM's scheduler, with the drafts of remote devices. Runs in EngineCore's one thread."""
+class DraftScheduler(AsyncScheduler):
+    """vLLM's scheduler, with the drafts of remote devices. Runs in EngineCore's one thread.
+
+    It serves both ways of running vLLM: with one step at a time, or (async_scheduling) with the next one planned while
+    one runs. Then a request's `num_output_placeholders` are its tokens under way, if all of its drafts are accepted.
+    """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -114,8 +123,10 @@ class DraftScheduler(Scheduler):
         """Ended in the step under way: their last output still gets its report."""
         self._aside: dict[str, Request] = {}
         """Parked requests that gave up their place in the batch."""
-        self._checked: dict[str, list[int]] = {}
-        self._began = 0.0
+        self.turns = Turns(self.num_spec_tokens)
+        self._ended: Any = None
+        """The step (SchedulerOutput) whose output is being taken, and how long it took."""
+        self._ended_s = 0.0
         self.alarm: Alarm | None = None
 
     # What utility calls do.
@@ -123,6 +134,7 @@ class DraftScheduler(Scheduler):
     def offer(self, drafts: Sequence[tuple[str, int, int, Sequence[int]]]) -> list[tuple[str, int]]:
         """Take (stream, epoch, start, tokens); returns (stream, lowest epoch taken again) of those refused."""
         now = time.monotonic()
+        self.turns.until = None
         refused: list[tuple[str, int]] = []
         for name, epoch, start, tokens in drafts:
             stream = self.streams.get(name)
@@ -144,21 +156,28 @@ class DraftScheduler(Scheduler):
         stream = None if params is None else RemoteStream.of(params.extra_args, request.max_tokens)
         if stream is not None:
             self.streams[stream.id] = self._by_request[request.request_id] = stream
+            self.turns.enter(stream)
         super().add_request(request)
 
     def schedule(self, *args: Any, **kwargs: Any) -> Any:
         now = time.monotonic()
         self._move_parked()
-        for request in self.running:
-            stream = self._by_request.get(request.request_id)
-            if stream is not None:
-                self._prepare(request, stream, now)
+        self._rank()
+        plan, seats = self._prepare(now)
         output = super().schedule(*args, **kwargs)
-        self._began = now
+        self.turns.planned(now, seats, plan)
         return output
 
+    def _update_after_schedule(self, scheduler_output: Any) -> None:
+        super()._update_after_schedule(scheduler_output)
+        for name in scheduler_output.num_scheduled_tokens:
+            self.requests[name].spec_token_ids = []  # else as many drafts as a drafter in the worker would make
+
     def update_from_output(self, scheduler_output: Any, model_runner_output: Any) -> Any:
-        self._checked = scheduler_output.scheduled_spec_decode_tokens
+        now = time.monotonic()
+        self._ended, self._ended_s = scheduler_output, self.turns.seconds(now)
+        streams = {name: self._by_request.get(name) for name in scheduler_output.num_scheduled_tokens}
+        before = {name: stream.head for name, stream in streams.items() if stream is not None}
         outputs = super().update_from_output(scheduler_output, model_runner_output)
         for of_client in outputs.values():
             for output in of_client.outputs:
@@ -166,15 +185,16 @@ class DraftScheduler(Scheduler):
                 if stream is not None:
                     output.kv_transfer_params = {**(output.kv_transfer_params or {}), KEY: stream.report()}
         self._over.clear()
+        self.turns.stepped([self._part(name, stream, before[name]) for name, stream in streams.items() if stream], now)
         return outputs
 
     def _update_request_with_output(self, request: Request, new_token_ids: list[int], *args: Any, **kwargs: Any) -> Any:
         result = super()._update_request_with_output(request, new_token_ids, *args, **kwargs)
         stream = self._by_request.get(request.request_id)
         if stream is not None:
-            stream.checked = len(self._checked.get(request.request_id, ()))
-            now = time.monotonic()
-            stream.take(result[0], now, now - self._began)
+            checked = self._ended.scheduled_spec_decode_tokens.get(request.request_id, ())
+            stream.step_tokens = self._ended.total_num_scheduled_tokens
+            stream.take(result[0], checked, time.monotonic(), self._ended_s)
         return result
 
     def update_draft_token_ids(self, draft_token_ids: Any) -> None:
@@ -186,20 +206,22 @@ class DraftScheduler(Scheduler):
         if stream is not None:
             self.streams.pop(stream.id, None)
             self._over[request.request_id] = stream
+            self.turns.leave(stream)
         return super()._free_request(request, *args, **kwargs)
 
     def get_num_unfinished_requests(self) -> int:
         """What isn't due is no work: without any the loop sleeps on its queue, and the alarm wakes it."""
-        now, idle, parked, wake = time.monotonic(), 0, 0, _FAR
+        now, parked, wake = time.monotonic(), 0, _FAR
+        unfinished: int = super().get_num_unfinished_requests()
         for request in self.running:
             stream = self._by_request.get(request.request_id)
-            if stream is not None and _decodes(request) and not stream.due(now):
-                idle += 1
-                parked += stream.parked
-                wake = min(wake, stream.waits_until() or _FAR)
-        unfinished: int = super().get_num_unfinished_requests() - idle
+            if stream is None or not _decodes(request) or self._due(request, stream, now):
+                return unfinished
+            parked += stream.parked
+            wake = min(wake, self._wakes(stream))
+        unfinished -= len(self.running)
         unfinished += sum(not self._by_request[name].parked for name in self._aside)
-        if idle == self.max_num_running_reqs and not parked:  # nobody is due, and nobody can make room
+        if len(self.running) == self.max_num_running_reqs and not parked:  # and nobody can make room
             unfinished = 0
         if unfinished <= 0 and wake < _FAR and self.alarm is not None:
             self.alarm.set(wake)
@@ -207,19 +229,80 @@ class DraftScheduler(Scheduler):
 
     # How a step is prepared.
 
-    def _prepare(self, request: Request, stream: RemoteStream, now: float) -> None:
-        """Put the stream's drafts where vLLM looks for them, or have it passed over."""
-        request.spec_token_ids = []
-        request.next_decode_eligible_step = 0
-        if not _decodes(request):
-            return
-        if not stream.due(now):
-            request.next_decode_eligible_step = _NEVER
-            return
-        candidates = stream.candidates(self.num_spec_tokens, now)
+    def _due(self, request: Request, stream: RemoteStream, now: float) -> bool:
+        if self.turns.until is not None and now < self.turns.until and stream.decided:
+            return False
+        return stream.due(now, request.num_output_placeholders)
+
+    def _wakes(self, stream: RemoteStream) -> float:
+        """When a stream that isn't due becomes so by itself."""
+        until = self.turns.until if stream.decided else stream.waits_until()
+        return _FAR if until is None else until
+
+    def _prepare(self, now: float) -> tuple[Plan, int]:
+        """Put the streams' drafts where vLLM looks for them, or have streams passed over. Returns what was decided for
+        those of policy `auto`, and how many there are.
+        """
+        seats: list[Seat] = []
+        requests: list[Request] = []
+        others = len(self.waiting)
+        for request in self.running:
+            stream = self._by_request.get(request.request_id)
+            request.spec_token_ids = []
+            if stream is None:
+                others += 1
+                continue
+            flying = request.num_output_placeholders
+            request.next_decode_eligible_step = 0
+            if not _decodes(request):
+                others += request.num_tokens - request.num_computed_tokens
+            elif not stream.due(now, flying):
+                request.next_decode_eligible_step = _NEVER
+            elif stream.decided:
+                seats.append(Seat(stream, request.num_tokens, flying))
+                requests.append(request)
+            else:
+                others += 1 + self._draft(request, stream, self.num_spec_tokens, now)
+        room = max(0, self.max_num_scheduled_tokens - others - len(seats))
+        plan = self.turns.plan(seats, now, others=others, room=room)
+        for i, (request, seat) in enumerate(zip(requests, seats, strict=True)):
+            if plan.until is not None or i in plan.held:
+                request.next_decode_eligible_step = _NEVER
+            else:
+                self._draft(request, seat.stream, plan.shares[i], now)
+        self.turns.look(seats, room)
+        return plan, len(seats)
+
+    def _draft(self, request: Request, stream: RemoteStream, limit: int, now: float) -> int:
+        """Have up to `limit` drafts checked. Returns how many."""
+        flying = request.num_output_placeholders
+        candidates = stream.candidates(limit, now, flying)
         if candidates and request.use_structured_output:
+            if flying:  # what the grammar allows behind tokens that aren't known can't be said: wait for them
+                request.next_decode_eligible_step = _NEVER
+                return 0
             candidates = self.structured_output_manager.validate_tokens(request, candidates)
         request.spec_token_ids = candidates
+        return len(candidates)
+
+    def _rank(self) -> None:
+        """vLLM takes the lowest priority first from those that wait, and the highest when memory must be freed."""
+        for request in self.running:
+            if request.request_id in self._by_request:
+                request.priority = self.turns.priority(self._by_request[request.request_id])
+        if len(self.waiting) > 1 and len(self.running) < self.max_num_running_reqs:
+            waiting = list(self.waiting)
+            self.waiting.remove_requests(waiting)
+            for request in waiting:
+                if request.request_id in self._by_request:
+                    request.priority = self.turns.priority(self._by_request[request.request_id])
+                self.waiting.add_request(request)
+
+    def _part(self, name: str, stream: RemoteStream, before: int) -> Part:
+        computed = self._ended.num_scheduled_tokens[name]
+        decodes = computed == 1 + len(self._ended.scheduled_spec_decode_tokens.get(name, ()))
+        request = self.requests.get(name)
+        return Part(stream, computed, decodes, 0 if request is None else request.num_tokens, stream.head - before)
 
     def _move_parked(self) -> None:
         """Parked streams leave the batch to those that wait for a place, and come back when they are read."""
@@ -230,11 +313,14 @@ class DraftScheduler(Scheduler):
         for request in [request for request in self.waiting if self._is_parked(request)]:
             self._set_aside(request)  # preempted for want of memory: running again it would say one token more
         if self.waiting and len(self.running) >= self.max_num_running_reqs:
-            parked = next((request for request in self.running if self._is_parked(request) and _decodes(request)), None)
+            parked = next((request for request in self.running if self._can_leave(request)), None)
             if parked is not None:
                 self.running.remove(parked)
                 self._preempt_request(parked, time.monotonic())
                 self._set_aside(parked)
+
+    def _can_leave(self, request: Request) -> bool:
+        return self._is_parked(request) and _decodes(request) and not request.num_output_placeholders
 
     def _is_parked(self, request: Request) -> bool:
         stream = self._by_request.get(request.request_id)
@@ -247,9 +333,10 @@ class DraftScheduler(Scheduler):
 
 
 def _decodes(request: Request) -> bool:
-    """Whether its next step is one token (and drafts behind it): the prompt is through, and nothing is in flight."""
-    through: bool = request.num_computed_tokens == request.num_tokens - 1
-    return through and request.num_output_tokens > 0 and not request.num_output_placeholders
+    """Whether its next step is one token (and drafts behind it): the prompt is through, or in the step under way."""
+    flying = request.num_output_placeholders
+    through: bool = request.num_computed_tokens == request.num_tokens - 1 + flying
+    return through and request.num_output_tokens + flying > 0
 
 
 # Utility calls: whatever is an attribute of EngineCore can be called from the gateway's process.
@@ -276,11 +363,19 @@ def paceline_park(core: EngineCore, parks: Any) -> None:
     scheduler.park(parks)
 
 
+def paceline_batches(core: EngineCore) -> list[tuple[int, int]]:
+    """(streams in a step, how many such steps there were) since the last call."""
+    scheduler: Any = core.scheduler
+    batches = sorted(scheduler.turns.batches.items())
+    scheduler.turns.batches.clear()
+    return batches
+
+
 def paceline_streams(core: EngineCore) -> list[str]:
     """Those that the scheduler knows."""
     scheduler: Any = core.scheduler
     return list(scheduler.streams)
 
 
-for _call in (paceline_start, paceline_offer, paceline_park, paceline_streams):
+for _call in (paceline_start, paceline_offer, paceline_park, paceline_batches, paceline_streams):
     setattr(EngineCore, _call.__name__, _call)

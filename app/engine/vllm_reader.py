@@ -46,7 +46,17 @@ def refuse(request: Request) -> None:
 def sampling_fields(request: Request, vocabulary: Vocabulary, *, max_tokens: int, held_tokens: int) -> dict[str, Any]:
     """The arguments of vLLM's SamplingParams, but for `output_kind`. `max_tokens`: of the whole output."""
     sampling, done = request.sampling, len(request.committed)
-    opening = Opening(request.id, request.policy, request.hold_s, held_tokens, request.committed, vocabulary.size)
+    opening = Opening(
+        stream=request.id,
+        policy=request.policy,
+        hold_s=request.hold_s,
+        held_tokens=held_tokens,
+        committed=request.committed,
+        vocabulary=vocabulary.size,
+        tenant=request.tenant,
+        weight=request.weight,
+        drafter=request.drafter,
+    )
     return {
         "temperature": sampling.temperature,
         "top_k": sampling.top_k,
@@ -115,8 +125,9 @@ class Reader:
         return self._length
 
     @property
-    def step_s(self) -> float:
-        return self._report.step_s
+    def report(self) -> Report:
+        """Of the last output."""
+        return self._report
 
     def replay(self) -> Reason | None:
         """Take `request.committed`; says why the output ends with it, if it does."""

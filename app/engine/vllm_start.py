@@ -13,7 +13,11 @@ from typing import Any, Final
 
 from app.engine.vllm_hooks import require_hooks
 
-_OURS: Final = ("model", "scheduler_cls", "speculative_config", "async_scheduling", "max_num_seqs", "max_model_len")
+SCHEDULER: Final = "app.engine.vllm_plugin.DraftScheduler"
+_OURS: Final = (
+    "model", "scheduler_cls", "scheduling_policy", "speculative_config", "async_scheduling", "max_num_seqs",
+    "max_model_len",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +34,10 @@ class Plan:
     """Of the model, on a CPU."""
     arguments: str = ""
     """More for vLLM: flags as on its command line, or a JSON object of AsyncEngineArgs' fields."""
+    ahead: bool = False
+    """Plan a step while the one before still runs, as vLLM does on GPUs by default (vllm_ahead.py)."""
+    scheduler: str = SCHEDULER
+    """Name of a class: the plugin's scheduler, or one derived from it."""
 
 
 def start(plan: Plan) -> Any:
@@ -41,7 +49,11 @@ def start(plan: Plan) -> Any:
 
     arguments = engine_args(plan)
     with environment(plan):
-        return AsyncLLM.from_engine_args(arguments)
+        config = arguments.create_engine_config()
+        # Not as an argument: vLLM refuses it beside a draft source of our kind, since its worker couldn't place the
+        # drafts. Ours can.
+        config.scheduler_config.async_scheduling = plan.ahead and bool(plan.draft_tokens)
+        return AsyncLLM.from_vllm_config(config, disable_log_stats=arguments.disable_log_stats)
 
 
 def engine_args(plan: Plan) -> Any:
@@ -68,7 +80,7 @@ def _defaults(plan: Plan) -> dict[str, Any]:
 
 def _required(plan: Plan) -> dict[str, Any]:
     values: dict[str, Any] = {"model": plan.model, "max_model_len": plan.context, "max_num_seqs": plan.streams}
-    values["scheduler_cls"] = "app.engine.vllm_plugin.DraftScheduler"
+    values |= {"scheduler_cls": plan.scheduler, "scheduling_policy": "priority"}
     if plan.draft_tokens:
         values["speculative_config"] = {
             "method": "custom_class",

@@ -139,6 +139,11 @@ class Verifier:
         self._replaced = False
         return self._stepping
 
+    def stepping(self, candidates: Sequence[int]) -> None:
+        """What the step checked of which `stepped` will tell next, where several steps are under way at a time."""
+        self._stepping = tuple(candidates)
+        self._replaced = self.pending[: len(candidates)] != list(candidates)
+
     def ready(self, now: float) -> bool:
         """Whether the stream should be stepped at `now` (seconds, any monotonic clock)."""
         until = self.waits_until()

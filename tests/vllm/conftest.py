@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -30,8 +31,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.skipif(bool(_MISSING), reason=_MISSING))
 
 
-def vllm_engine(*, streams: int = 8) -> VllmEngine:
-    return VllmEngine(str(MODEL), model_id="smollm2", context=256, streams=streams)
+def vllm_engine(*, streams: int = 8, **options: Any) -> VllmEngine:
+    return VllmEngine(str(MODEL), model_id="smollm2", context=256, streams=streams, **options)
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")

@@ -89,7 +89,9 @@ def test_limits_are_of_the_whole_output_and_vllm_is_told_of_the_rest() -> None:
     fields = sampling_fields(asked, VOCABULARY, max_tokens=10, held_tokens=64)
     assert (fields["max_tokens"], fields["min_tokens"]) == (7, 2)
     assert fields["stop_token_ids"] == [VOCABULARY.end]
-    assert fields["extra_args"][KEY] == Opening("r", "hold", 0.5, 64, tuple(b"abc"), VOCABULARY.size)
+    assert fields["extra_args"][KEY] == Opening(
+        asked.id, "hold", 0.5, 64, tuple(b"abc"), VOCABULARY.size, asked.tenant, asked.weight, asked.drafter
+    )
 
 
 def test_choices_and_what_is_gone_on_with_have_noise_of_their_own() -> None:

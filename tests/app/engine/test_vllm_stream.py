@@ -17,8 +17,7 @@ def step(made: RemoteStream, says: tuple[int, ...], now: float = 0.0, limit: int
     """A step of a target that says `says`; gives the drafts that were checked."""
     candidates = made.candidates(limit, now)
     agreed = next((i for i, token in enumerate(candidates) if token != says[i]), len(candidates))
-    made.checked = len(candidates)
-    made.take(says[: agreed + 1], now, 0.03)
+    made.take(says[: agreed + 1], candidates, now, 0.03)
     return tuple(candidates)
 
 
@@ -83,3 +82,39 @@ def test_a_hole_and_an_id_that_cannot_be_are_refused_with_the_epoch_that_counts(
     assert made.offer(4, 0, (100,), 0.0) == 5
     assert made.offer(5, 0, (99,), 0.0) is None
     assert made.candidates(8, 0.0) == [99]
+
+
+def test_a_step_is_planned_behind_tokens_under_way() -> None:
+    made = stream("hold", max_tokens=9)
+    made.offer(0, 0, (1, 2, 3, 4, 5, 6), 0.0)
+    first = made.candidates(2, 0.0)
+    assert first == [1, 2]
+    assert made.due(0.0, flying=3)
+    second = made.candidates(2, 0.0, flying=3)  # behind 1, 2 and the step's own token, which will be 3
+    assert second == [4, 5]
+    made.take((1, 2, 3), first, 0.1, 0.1)
+    made.take((4, 5, 6), second, 0.2, 0.1)
+    report = made.report()
+    assert (made.head, report.verified, report.accepted, report.matched) == (6, 4, 4, 2)
+
+
+def test_what_was_planned_behind_a_rejected_draft_is_rejected_and_counted_once() -> None:
+    made = stream(max_tokens=20)
+    made.offer(0, 0, (1, 2, 3, 4, 5, 6), 0.0)
+    first, second = made.candidates(2, 0.0), made.candidates(2, 0.0, flying=3)
+    made.take((1, 9), first, 0.1, 0.1)
+    assert made.candidates(8, 0.1) == []
+    made.take((10,), second, 0.2, 0.1)
+    stats = made.verifier.stats
+    assert (stats.drafted, stats.verified, stats.accepted, stats.dropped) == (6, 4, 1, 5)
+
+
+def test_behind_tokens_under_way_nothing_is_held_or_said_past_the_end() -> None:
+    made = stream("hold", max_tokens=5)
+    made.offer(0, 0, (1, 2, 3, 4, 5, 6), 0.0)
+    assert made.draftable() == 4
+    assert made.draftable(flying=3) == 1
+    assert not made.due(0.0, flying=6)  # no draft is left for it: what is under way comes first
+    made.park_at = 3
+    assert not made.due(0.0, flying=3)
+    assert made.due(0.0, flying=2)

@@ -1,0 +1,128 @@
+"""`bench vllm --overhead`: what drafts cost around vLLM's model, in the gateway's process and in EngineCore's.
+
+- A draft's way on the asyncio side: from `Generation.offer` until its call is answered, processor time of that thread.
+  The streams hold, and each draft lies behind the head: its path is checked and no step follows. Once with drafts of
+  all streams in a turn of the event loop, as they come when devices are many, and once one by one.
+- Bookkeeping in a step: what the plugin's scheduler adds to vLLM's own, with all streams drafting (right 80% of the
+  time, by script). vLLM's own scheduling stands beside it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from app.engine.base import Commit, Request
+from app.engine.generation import Generation
+from app.engine.vllm_engine import VllmEngine
+from bench.hf_model import NAME, convert
+from bench.paced import PacedDevice, Replay
+from bench.prompts import PROMPTS
+from bench.report import Report
+from edge.drafters.scripted import right_with
+from edge.protocol.frames import Message, Policy, Sampling
+
+STREAMS = 64
+TOKENS = 48
+DRAFT = 4
+"""Tokens of a draft."""
+OFFERS = 50
+"""From each stream."""
+OFFER_LIMIT_US = 100.0
+STEP_LIMIT_MS = 1.0
+
+
+def _request(engine: VllmEngine, name: str, prompt: int, policy: Policy) -> Request:
+    return Request(
+        id=f"{name}-{prompt}",
+        tenant=f"tenant-{prompt % 4}",
+        prompt=tuple(engine.vocabulary.render([Message("user", PROMPTS[prompt % len(PROMPTS)])])),
+        sampling=Sampling(temperature=0.0, seed=0),
+        max_tokens=TOKENS,
+        min_tokens=TOKENS,
+        policy=policy,
+        hold_s=3600.0,
+    )
+
+
+async def _first(generation: Generation) -> None:
+    async for event in generation.events():
+        if isinstance(event, Commit):
+            return
+
+
+async def _offer(engine: VllmEngine, generations: Sequence[Generation], *, together: bool) -> float:
+    """Microseconds of this thread per draft."""
+    drafts = [(generation, tuple(generation.ledger.tokens)) for generation in generations]
+    began = time.thread_time()
+    for epoch in range(1, OFFERS + 1):
+        for generation, tokens in drafts:
+            generation.offer(epoch, 0, tokens)
+            if not together:
+                await engine._messenger.delivered()
+        await engine._messenger.delivered()
+    return (time.thread_time() - began) / (OFFERS * len(drafts)) * 1e6
+
+
+async def offers(engine: VllmEngine) -> tuple[float, float]:
+    """(drafts of all streams at a time, one by one), microseconds each."""
+    generations = [engine.submit(_request(engine, "held", i, "hold")) for i in range(STREAMS)]
+    await asyncio.gather(*map(_first, generations))
+    found = await _offer(engine, generations, together=True), await _offer(engine, generations[:8], together=False)
+    for generation in generations:
+        generation.cancel()
+    return found
+
+
+async def bookkeeping(engine: VllmEngine, utility: Any) -> tuple[float, float, int]:
+    """(ours, vLLM's own) milliseconds of scheduling per step, and how many steps there were."""
+    plain = [engine.submit(_request(engine, "plain", i, "eager")) for i in range(STREAMS)]
+    await asyncio.gather(*(PacedDevice(None).run(generation) for generation in plain))
+    await utility("paceline_watch")
+    size = engine.vocabulary.size
+    devices: list[tuple[PacedDevice, Generation]] = []
+    for i, generation in enumerate(plain):
+        right = right_with(0.8, i)
+        drafts = [token if right(at) else (token + 1) % size for at, token in enumerate(generation.ledger.tokens)]
+        devices.append((PacedDevice(Replay(drafts)), engine.submit(_request(engine, "drafted", i, "eager"))))
+    await asyncio.gather(*(device.run(generation) for device, generation in devices))
+    steps, ours, vllm = await utility("paceline_watch")
+    return ours / steps * 1e3, vllm / steps * 1e3, steps
+
+
+async def run() -> dict[str, Any]:
+    os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
+    engine = VllmEngine(
+        str(convert()),
+        model_id=NAME,
+        context=256,
+        streams=STREAMS,
+        queue=STREAMS,
+        draft_tokens=DRAFT,
+        scheduler="bench.vllm_watch.WatchedScheduler",
+    )
+    await engine.start()
+    try:
+        together_us, alone_us = await offers(engine)
+        ours_ms, vllm_ms, steps = await bookkeeping(engine, engine._llm.engine_core.call_utility_async)
+    finally:
+        await engine.stop()
+    return {
+        "streams": STREAMS,
+        "offer_us": together_us,
+        "offer_alone_us": alone_us,
+        "step_ms": ours_ms,
+        "vllm_step_ms": vllm_ms,
+        "steps": steps,
+    }
+
+
+def command(report: Report) -> None:
+    found = asyncio.run(run())
+    report.table(f"What drafts cost around the model, {STREAMS} streams", [found])
+    report.say(f"A draft on the asyncio side: {found['offer_us']:.1f} µs (limit {OFFER_LIMIT_US:.0f})")
+    report.say(f"Bookkeeping of a step: {found['step_ms']:.2f} ms (limit {STEP_LIMIT_MS:.0f})")
+    report.result({**found, "offer_limit_us": OFFER_LIMIT_US, "step_limit_ms": STEP_LIMIT_MS})
