@@ -115,4 +115,5 @@ def _vllm(settings: Settings) -> Callable[..., Engine]:
         draft_tokens=settings.engine_draft_tokens,
         share_prefixes=settings.share_prefixes,
         arguments=settings.vllm_args,
+        ahead=settings.vllm_ahead,
     )

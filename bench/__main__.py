@@ -230,6 +230,7 @@ def vllm(
     tokens: Annotated[int, typer.Option(help="Of each answer.")] = 64,
     rounds: Annotated[int, typer.Option(help="How often all take turns.")] = 3,
     quick: Annotated[bool, typer.Option(help="One α, 8 streams, 32 tokens, one round, without n-gram.")] = False,
+    ahead: Annotated[bool, typer.Option(help="Also an engine that plans a step ahead (needs a GPU).")] = False,
     overhead: Annotated[bool, typer.Option(help="Only what drafts cost around the model (3 minutes).")] = False,
     as_json: Json = False,
 ) -> None:
@@ -243,7 +244,7 @@ def vllm(
         return
     from bench import vllm as bench
 
-    settings = bench.Settings(_floats(alpha), [int(n) for n in _floats(streams)], tokens, rounds)
+    settings = bench.Settings(_floats(alpha), [int(n) for n in _floats(streams)], tokens, rounds, ahead=ahead)
     if quick:
         settings = bench.Settings((0.8,), (8,), 32, 1, ngram=False)
     bench.command(Report(as_json=as_json), settings)

@@ -12,6 +12,7 @@ import dataclasses
 import itertools
 import os
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
@@ -41,6 +42,8 @@ class Settings:
     draft_tokens: int = 8
     """Checked in a step of one stream, at most."""
     ngram: bool = True
+    ahead: bool = False
+    """An engine that plans a step ahead takes part too (it needs a GPU)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +102,12 @@ class Hybrid:
     engine: VllmEngine
     settings: Settings
     references: dict[str, tuple[int, ...]]
+    name: str = "hybrid"
     _count: Any = field(default_factory=itertools.count)
+
+    async def batches(self) -> Counter[int]:
+        """Steps by their streams, since the last call."""
+        return Counter(dict(await self.engine._llm.engine_core.call_utility_async("paceline_batches")))
 
     def client(self, policy: Policy, alpha: float | None, draft_s: float) -> Client:
         async def ask(question: str, stream: int) -> Told:
@@ -108,7 +116,7 @@ class Hybrid:
             drafts = [token if right(i) else (token + 1) % vocabulary.size for i, token in enumerate(reference)]
             device = PacedDevice(None if alpha is None else Replay(drafts), draft_s)
             request = Request(
-                id=f"hybrid-{next(self._count)}",
+                id=f"{self.name}-{next(self._count)}",
                 tenant="bench",
                 prompt=tuple(vocabulary.render([Message("user", question)])),
                 sampling=GREEDY,
@@ -137,6 +145,8 @@ class Cell:
     alpha: float | None
     streams: int
     rounds: list[list[Told]] = field(default_factory=list)
+    batches: Counter[int] = field(default_factory=Counter)
+    """How many steps had so many streams."""
 
     def row(self, references: dict[str, tuple[int, ...]]) -> dict[str, Any]:
         told = [one for answers in self.rounds for one in answers]
@@ -150,6 +160,9 @@ class Cell:
             "tok_s": median(n / s for n, s in zip(tokens, spans, strict=True)),
             "itl_ms": median(sum(t.itl_s for t in answers) / len(answers) for answers in self.rounds) * 1e3,
             "steps_per_token": sum(t.steps for t in told) / sum(tokens),
+            "batch": sum(n * steps for n, steps in self.batches.items()) / self.batches.total()
+            if self.batches
+            else None,
             "identical": all(same),
         }
 
@@ -161,11 +174,7 @@ async def run(settings: Settings, advance: Callable[[], None] = lambda: None) ->
     # the model was given: its steps would then fight with the other engines' for the cores.
     os.environ.setdefault("NUMBA_NUM_THREADS", str(plan.threads))
     async with AsyncExitStack() as stack:
-        engine = VllmEngine(
-            plan.model, model_id=NAME, context=512, streams=plan.streams, draft_tokens=plan.draft_tokens
-        )
-        await engine.start()
-        stack.push_async_callback(engine.stop)
+        engine = await _start(plan, stack)
         plain = Plain(await _start_plain(plan, stack, None), engine.vocabulary, settings)
         speculative = {**_NGRAM, "num_speculative_tokens": settings.draft_tokens}
         ngram = None
@@ -175,16 +184,28 @@ async def run(settings: Settings, advance: Callable[[], None] = lambda: None) ->
         for told, prompt in zip(await measure(plain.ask, max(settings.streams)), PROMPTS, strict=False):
             references[prompt] = told.tokens
         hybrid = Hybrid(engine, settings, references)
+        ahead = None
+        if settings.ahead:
+            ahead = Hybrid(await _start(dataclasses.replace(plan, ahead=True), stack), settings, references, "ahead")
         cells: list[Cell] = []
         for streams in settings.streams:
-            for client in (hybrid.client("eager", None, 0.0), *([ngram.ask] if ngram else [])):
+            warm = [hybrid.client("eager", None, 0.0)]
+            warm += [ngram.ask] if ngram else []
+            warm += [ahead.client("eager", None, 0.0)] if ahead else []
+            for client in warm:
                 await measure(client, streams)  # warm; n-gram's code is compiled at its first use
             step_s = median(t.itl_s for t in await measure(plain.ask, streams))
             clients = _clients(settings, plain, ngram, hybrid, step_s / 4)
+            if ahead is not None:
+                clients += [
+                    ("ahead", alpha, ahead.client("eager", alpha, step_s / 4)) for alpha in (None, *settings.alphas)
+                ]
+            await hybrid.batches()
             made = [(Cell(mode, alpha, streams), client) for mode, alpha, client in clients]
             for _ in range(settings.rounds):
                 for cell, client in made:
                     cell.rounds.append(await measure(client, streams))
+                    cell.batches += await hybrid.batches()
                     advance()
             cells += [cell for cell, _ in made]
         return [cell.row(references) for cell in cells]
@@ -202,11 +223,27 @@ def _clients(
     return clients
 
 
+async def _start(plan: Plan, stack: AsyncExitStack) -> VllmEngine:
+    engine = VllmEngine(
+        plan.model,
+        model_id=NAME,
+        context=plan.context,
+        streams=plan.streams,
+        draft_tokens=plan.draft_tokens,
+        ahead=plan.ahead,
+    )
+    await engine.start()
+    stack.push_async_callback(engine.stop)
+    return engine
+
+
 async def _start_plain(plan: Plan, stack: AsyncExitStack, speculative: dict[str, Any] | None) -> Any:
     from vllm.v1.engine.async_llm import AsyncLLM
 
     def start() -> Any:
-        arguments = dataclasses.replace(engine_args(plan), scheduler_cls=None, speculative_config=speculative)
+        arguments = dataclasses.replace(
+            engine_args(plan), scheduler_cls=None, scheduling_policy="fcfs", speculative_config=speculative
+        )
         with environment(plan):
             return AsyncLLM.from_engine_args(arguments)
 
@@ -216,16 +253,16 @@ async def _start_plain(plan: Plan, stack: AsyncExitStack, speculative: dict[str,
 
 
 def command(report: Report, settings: Settings) -> None:
-    cells = len(settings.streams) * settings.rounds * (2 + settings.ngram + 2 * len(settings.alphas))
+    modes = 2 + settings.ngram + settings.ahead + (2 + settings.ahead) * len(settings.alphas)
+    cells = len(settings.streams) * settings.rounds * modes
     report.say("Starting vLLM, once for each way of running it: a minute each …")
     with report.progress() as progress:
         task = progress.add_task("measurements", total=cells)
         rows = asyncio.run(run(settings, lambda: progress.advance(task)))
     report.table("vLLM on this machine, greedy, RTT 0; eager without α: no drafts come", rows)
     for streams in settings.streams:
-        alone, undrafted = (
-            next(row["itl_ms"] for row in rows if (row["mode"], row["alpha"], row["streams"]) == (mode, None, streams))
-            for mode in ("cloud", "eager")
-        )
-        report.say(f"Without drafts, {streams} streams: {undrafted / alone:.3f} × vLLM alone (ITL)")
+        itl_ms = {row["mode"]: row["itl_ms"] for row in rows if row["alpha"] is None and row["streams"] == streams}
+        for mode in ("eager", *(["ahead"] if settings.ahead else [])):
+            ratio = itl_ms[mode] / itl_ms["cloud"]
+            report.say(f"{mode} without drafts, {streams} streams: {ratio:.3f} × vLLM alone (ITL; goal 1.03)")
     report.result({"rows": rows})

@@ -17,7 +17,7 @@ from app.engine.vllm_engine import VllmEngine
 from bench.hybrid import Kind
 from edge.protocol.frames import Policy
 from tests.vllm.conftest import MODEL, vllm_engine
-from tests.vllm.questions import QUESTIONS, answers, ask
+from tests.vllm.questions import QUESTIONS, answers, ask, read
 from tests.vllm.test_hybrid import devices
 
 
@@ -38,9 +38,9 @@ pytestmark = [
 ]
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def engine() -> AsyncIterator[VllmEngine]:
-    engine = vllm_engine()
+@pytest_asyncio.fixture(scope="module", loop_scope="module", params=[False, True], ids=["step by step", "a step ahead"])
+async def engine(request: pytest.FixtureRequest) -> AsyncIterator[VllmEngine]:
+    engine = vllm_engine(ahead=request.param)
     await engine.start()
     yield engine
     await engine.stop()
@@ -58,6 +58,14 @@ async def test_eight_streams_together_say_what_they_say_without_drafts(
         *(device.run(engine, request) for device, request in zip(made, requests, strict=True))
     )
     assert outputs == references
+
+
+async def test_drafts_are_checked(engine: VllmEngine) -> None:
+    [reference] = await answers(engine, QUESTIONS[1:2], max_tokens=60)
+    generation = engine.submit(ask(engine, QUESTIONS[1], max_tokens=60))
+    generation.offer(0, 0, reference)
+    assert await read(generation) == reference
+    assert generation.usage().steps < 30
 
 
 async def test_the_draft_scheduler_is_what_schedules(engine: VllmEngine) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -29,6 +30,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             # Warnings are errors in our code; vLLM and torch have some of their own.
             item.add_marker(pytest.mark.filterwarnings("ignore"))
             item.add_marker(pytest.mark.skipif(bool(_MISSING), reason=_MISSING))
+
+
+os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "1")  # GiB: several engines are up at a time
 
 
 def vllm_engine(*, streams: int = 8, **options: Any) -> VllmEngine:

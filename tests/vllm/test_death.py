@@ -5,14 +5,25 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from typing import Any
+from functools import partial
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
+import psutil
 import pytest
 
+from app.engine.base import Request
+from app.engine.hf_vocabulary import open_vocabulary
 from app.engine.vllm_engine import VllmEngine
 from edge.protocol.errors import EngineFailed
-from tests.vllm.conftest import vllm_engine
-from tests.vllm.questions import ask, read, until
+from edge.protocol.frames import Message
+from tests.app.serving import until as true
+from tests.vllm.conftest import MODEL, vllm_engine
+from tests.vllm.questions import GREEDY, ask, read, until
+
+if TYPE_CHECKING:
+    from app.engine.ray_pool import RayPool
 
 pytestmark = [pytest.mark.vllm, pytest.mark.asyncio(loop_scope="session")]
 
@@ -38,6 +49,39 @@ async def test_streams_end_with_an_error_and_nothing_new_is_taken() -> None:
     finally:
         await engine.stop()
     assert engine.load().running == 0
+
+
+@pytest.mark.ray
+@pytest.mark.skipif(find_spec("ray") is None, reason="Ray isn't installed")
+async def test_with_ray_its_streams_go_on_at_another_replica() -> None:
+    """Two replicas, each with a vLLM; of one, the engine's process is killed, not the replica's."""
+    from app.engine.ray_pool import RayPool
+
+    build, vocabulary = partial(vllm_engine, streams=4), partial(open_vocabulary, str(MODEL))
+    pool = RayPool(build, vocabulary, replicas=2, cpus=0.0, streams=4)
+    await pool.start()
+    try:
+        questions = ("Write a story about a dragon who lived by the sea.", "Explain TCP slow start in detail.") * 2
+        references = await asyncio.gather(*(read(pool.submit(_ask(pool, question))) for question in questions))
+        generations = [pool.submit(_ask(pool, question)) for question in questions]
+        readers = [asyncio.ensure_future(read(generation)) for generation in generations]
+        await asyncio.gather(*(until(generation, 4) for generation in generations))
+        os.kill(_engine_of(pool.replicas()[0].pid), signal.SIGKILL)
+        await true(lambda: bool(pool.moved), timeout_s=5)
+        assert await asyncio.gather(*readers) == references
+        assert pool.moved == 2
+    finally:
+        await pool.stop()
+
+
+def _ask(pool: RayPool, question: str) -> Request:
+    prompt = tuple(pool.vocabulary.render([Message("user", question)]))
+    return Request(id=uuid4().hex, tenant="t", prompt=prompt, sampling=GREEDY, max_tokens=60, min_tokens=60)
+
+
+def _engine_of(replica: int) -> int:
+    children = psutil.Process(replica).children(recursive=True)
+    return next(child.pid for child in children if "EngineCor" in child.name())
 
 
 def _process(engine: VllmEngine) -> Any:
