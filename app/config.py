@@ -82,8 +82,9 @@ class Settings(BaseSettings):
     replica_gpus: float | None = Field(default=None, ge=0)
     """What a replica takes of a cluster's node. GPUs, if not set: 1 with vLLM or `gpu_layers`, else 0."""
     vllm_args: str = ""
-    vllm_ahead: bool = False
     """More for vLLM: flags as on its command line, or a JSON object of its engine's arguments."""
+    vllm_ahead: bool = False
+    """vLLM plans a step while the one before still runs."""
     scripted_step_ms: float = Field(default=30.0, ge=0)
 
     default_policy: Policy = "eager"

@@ -81,7 +81,8 @@ def _ask(pool: RayPool, question: str) -> Request:
 
 def _engine_of(replica: int) -> int:
     children = psutil.Process(replica).children(recursive=True)
-    return next(child.pid for child in children if "EngineCor" in child.name())
+    found: int = next(child.pid for child in children if "EngineCor" in child.name())
+    return found
 
 
 def _process(engine: VllmEngine) -> Any:
