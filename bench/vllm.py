@@ -123,6 +123,7 @@ class Hybrid:
                 max_tokens=self.settings.tokens,
                 min_tokens=self.settings.tokens,
                 policy=policy,
+                drafter=f"right {alpha}",
             )
             begun = time.perf_counter()
             generation = self.engine.submit(request)
@@ -218,7 +219,7 @@ def _clients(
     clients.append(("eager", None, hybrid.client("eager", None, draft_s)))
     if ngram is not None:
         clients.append(("ngram", None, ngram.ask))
-    policies: tuple[Policy, ...] = ("eager", "hold")
+    policies: tuple[Policy, ...] = ("eager", "hold", "auto")
     clients += [(p, alpha, hybrid.client(p, alpha, draft_s)) for alpha in settings.alphas for p in policies]
     return clients
 
@@ -253,7 +254,7 @@ async def _start_plain(plan: Plan, stack: AsyncExitStack, speculative: dict[str,
 
 
 def command(report: Report, settings: Settings) -> None:
-    modes = 2 + settings.ngram + settings.ahead + (2 + settings.ahead) * len(settings.alphas)
+    modes = 2 + settings.ngram + settings.ahead + (3 + settings.ahead) * len(settings.alphas)
     cells = len(settings.streams) * settings.rounds * modes
     report.say("Starting vLLM, once for each way of running it: a minute each …")
     with report.progress() as progress:
