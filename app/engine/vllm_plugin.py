@@ -116,6 +116,8 @@ class DraftScheduler(AsyncScheduler):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        if self.scheduler_config.async_scheduling:
+            _keep_ahead(self.vllm_config)
         self.streams: dict[str, RemoteStream] = {}
         """By the stream's id, as utility calls name it; and below by the request's, as vLLM does."""
         self._by_request: dict[str, RemoteStream] = {}
@@ -330,6 +332,18 @@ class DraftScheduler(AsyncScheduler):
         if request.status is RequestStatus.PREEMPTED:
             self.waiting.remove_request(request)
             self._aside[request.request_id] = request
+
+
+def _keep_ahead(config: Any) -> None:
+    """EngineCore checks its configuration once more when all is up, and would refuse to plan ahead (vllm_start.py)."""
+    check = config.__post_init__
+
+    def check_again() -> None:
+        config.scheduler_config.async_scheduling = None
+        check()
+        config.scheduler_config.async_scheduling = True
+
+    object.__setattr__(config, "__post_init__", check_again)
 
 
 def _decodes(request: Request) -> bool:
