@@ -14,8 +14,8 @@ import psutil
 import pytest
 
 from app.engine.base import Request
-from app.engine.hf_vocabulary import open_vocabulary
 from app.engine.vllm_engine import VllmEngine
+from edge.openai.hf_vocabulary import open_vocabulary
 from edge.protocol.errors import EngineFailed
 from edge.protocol.frames import Message
 from tests.app.serving import until as true
