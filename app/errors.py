@@ -12,6 +12,7 @@
     ├── TooBusy                    429 rate_limit_error        with Retry-After
     │   └── RateLimited            429 rate_limit_exceeded     over the tenant's own quota
     ├── Unavailable                503 server_error            the engine is dead
+    │   ├── NoDatabase             503 database_unreachable
     │   └── ShuttingDown           503
     └── Internal                   500 server_error            all else: a generic body, the traceback is logged
 
@@ -128,6 +129,10 @@ class Unavailable(GatewayError):
 
 class ShuttingDown(Unavailable):
     code = "shutting_down"
+
+
+class NoDatabase(Unavailable):
+    code = "database_unreachable"
 
 
 class Internal(GatewayError):

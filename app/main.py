@@ -18,7 +18,7 @@ from starlette.responses import Response
 from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from app import errors, wire
+from app import bounds, errors
 from app.api import admin, chat, drafter, health, models, ops, tenants, tickets, verify
 from app.api.accounts import Accounts
 from app.api.deps import Gateway
@@ -78,7 +78,7 @@ def create_app(settings: Settings, engine: Engine | None = None) -> FastAPI:
     app.add_middleware(SecurityHeaders)
     if settings.otlp_endpoint:
         app.add_middleware(Tracing, provider=_tracing(settings.otlp_endpoint))
-    app.add_middleware(wire.OneLength)
+    app.add_middleware(bounds.OneLength)
     app.add_middleware(AccessLog, metrics=gateway.metrics, body_bytes=settings.body_bytes, body_s=settings.body_s)
     return app
 

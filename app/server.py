@@ -9,7 +9,7 @@ import socket
 import uvicorn
 from fastapi import FastAPI
 
-from app import wire
+from app import bounds
 from app.api.deps import Gateway
 from app.config import Settings
 from app.main import running
@@ -35,8 +35,8 @@ class Server(uvicorn.Server):
                 log_config=None,
                 access_log=False,
                 server_header=False,
-                http=wire.http(settings.hello_s),
-                ws=wire.WebSocket,
+                http=bounds.http(settings.hello_s),
+                ws=bounds.WebSocket,
                 ws_per_message_deflate=False,  # costs latency, and most frames are tens of bytes
                 ws_max_size=4 * settings.frame_bytes,
                 ws_ping_interval=20.0,

@@ -12,6 +12,7 @@ aside as `.1`, replacing the one before, so at most twice that is kept.
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -76,8 +77,11 @@ class DisclosureLog:
             self.path.replace(self.aside)
         # 0600 from the first byte on: a chmod afterwards would leave a moment in which others can open it.
         file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        data = msgspec.json.encode(line) + b"\n"
         try:
-            os.write(file, msgspec.json.encode(line) + b"\n")
+            if (written := os.write(file, data)) < len(data):  # the disk is full: half a line would spoil the next
+                os.ftruncate(file, os.fstat(file).st_size - written)
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.path))
         finally:
             os.close(file)
 

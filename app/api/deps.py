@@ -12,11 +12,11 @@ from starlette.requests import HTTPConnection
 
 from app.config import Settings
 from app.engine.base import Engine, Request
-from app.errors import InvalidKey, ModelNotFound, ShuttingDown
+from app.errors import InvalidKey, ModelNotFound, NoDatabase, ShuttingDown
 from app.telemetry import Metrics
 from app.tenants.limits import Quotas
 from app.tenants.repository import Repository
-from app.tenants.service import Tenants
+from app.tenants.service import DatabaseAway, Tenants
 from app.tenants.terms import CALLER, TenantId
 from app.tenants.usage import UsageCounter
 
@@ -98,7 +98,10 @@ async def tenant(connection: HTTPConnection, gateway: GatewayDep) -> TenantId:
     scheme, _, key = connection.headers.get("authorization", "").partition(" ")
     if scheme.lower() != "bearer" or not key.strip():
         raise InvalidKey("Send your API key as `Authorization: Bearer sk-pl-…`.")
-    found = await gateway.tenants.authenticate(key.strip())
+    try:
+        found = await gateway.tenants.authenticate(key.strip())
+    except DatabaseAway:
+        raise NoDatabase("The key can't be checked now. Try again.", retry_after_s=5) from None
     if found is None:
         raise InvalidKey("This API key is wrong or has been revoked.")
     structlog.contextvars.bind_contextvars(tenant=found.id)

@@ -29,6 +29,7 @@ from app.api.socket_limits import ErrorBudget, StreamIds
 from app.api.streams import HeldStream
 from app.api.wire import Wire
 from app.telemetry import Pace
+from app.tenants.service import DatabaseAway
 from app.tenants.terms import CALLER, TenantId
 from edge.protocol import errors, frames
 
@@ -69,6 +70,8 @@ async def verify(websocket: WebSocket, gateway: GatewayDep) -> None:
     gateway.metrics.sockets.inc()
     try:
         await session.run()
+    except DatabaseAway:
+        await session.wire.close(1013, "try again later")  # RFC 6455's registry; to an edge it is a socket lost
     except Exception:  # the root of this socket's task
         log.exception("socket.failed")
         await session.wire.close(1011, "internal error")

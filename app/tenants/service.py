@@ -13,12 +13,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
 from app.tenants.repository import KeyRecord, Repository, TenantRecord
 from app.tenants.terms import TenantId, Terms
 
-__all__ = ["NewKey", "NoSuchTenant", "TenantExists", "TenantId", "Tenants"]
+__all__ = ["DatabaseAway", "NewKey", "NoSuchTenant", "TenantExists", "TenantId", "Tenants"]
 
 PREFIX = "sk-pl-"
 _SHOWN = len(PREFIX) + 6
@@ -31,6 +31,10 @@ class NoSuchTenant(Exception):
 
 class TenantExists(Exception):
     """By that name."""
+
+
+class DatabaseAway(Exception):
+    """So nobody can say whose key it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +66,7 @@ class Tenants:
         self._cache: dict[bytes, tuple[float, TenantId]] = {}
 
     async def authenticate(self, key: str) -> TenantId | None:
-        """The tenant of this key; None if the key is wrong or revoked."""
+        """The tenant of this key; None if the key is wrong or revoked. Raises DatabaseAway."""
         if not key.startswith(PREFIX) or len(key) > 200:
             return None
         digest, now = self._digest(key), self._clock()
@@ -71,7 +75,10 @@ class Tenants:
             return cached[1]
         self._cache.pop(digest, None)
         wall = self._wall()
-        found = await self._repository.tenant_of_key(digest, now=wall)
+        try:
+            found = await self._repository.tenant_of_key(digest, now=wall)
+        except (SQLAlchemyError, OSError) as error:
+            raise DatabaseAway from error
         if found is None:
             return None  # not cached: wrong keys are unbounded in number, and a new key must work at once
         while len(self._cache) >= _CACHED_KEYS:

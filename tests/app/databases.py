@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 from sqlalchemy import text
 from sqlalchemy.exc import SQLAlchemyError
@@ -41,9 +42,38 @@ def why_not() -> str | None:
 
 
 class Server:
-    def __init__(self, folder: Path) -> None:
+    """`kill` and `start` are for tests of what becomes of its clients."""
+
+    def __init__(self, folder: Path, command: list[str | Path], owner: dict[str, str | int]) -> None:
         self._folder = folder
+        self._command = command
+        self._owner = owner
         self._numbers = count(1)
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Waits until it answers. A second one waits until the last of those that were killed are gone."""
+        until = time.monotonic() + _START_S
+        while True:
+            options: dict[str, Any] = self._owner | {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+            self._process = subprocess.Popen(self._command, cwd=self._folder, **options)  # noqa: S603
+            try:
+                return self.wait(self._process)
+            except RuntimeError:
+                self._process.wait(30)
+                if time.monotonic() > until:
+                    raise
+                time.sleep(0.2)
+
+    def kill(self) -> None:
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait(30)
+
+    def stop(self) -> None:
+        if self._process is not None and self._process.poll() is None:
+            self._process.send_signal(signal.SIGINT)  # its fast shutdown
+            self._process.wait(30)
 
     def new_database(self) -> str:
         """SQLAlchemy's URL of an empty one."""
@@ -89,21 +119,13 @@ def postgresql() -> Iterator[Server]:
         initialise = [where / "initdb", "-D", data, "-U", "paceline", "-A", "trust", "-N", "-E", "UTF8", "--locale=C"]
         subprocess.run(initialise, check=True, capture_output=True, cwd=folder, **owner)  # type: ignore[call-overload] # noqa: S603
         options = [f"{name}=off" for name in ("fsync", "full_page_writes", "synchronous_commit")]
-        command = [where / "postgres", "-D", data, "-k", folder, "-c", "listen_addresses="]
-        with subprocess.Popen(  # type: ignore[call-overload]  # noqa: S603
-            [*command, *(part for option in options for part in ("-c", option))],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            cwd=folder,
-            **owner,
-        ) as process:
-            try:
-                server = Server(folder)
-                server.wait(process)
-                yield server
-            finally:
-                process.send_signal(signal.SIGINT)  # its fast shutdown
-                process.wait(30)
+        command: list[str | Path] = [where / "postgres", "-D", data, "-k", folder, "-c", "listen_addresses="]
+        server = Server(folder, [*command, *(part for option in options for part in ("-c", option))], owner)
+        try:
+            server.start()
+            yield server
+        finally:
+            server.stop()
 
 
 def _unprivileged() -> pwd.struct_passwd | None:

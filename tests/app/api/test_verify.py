@@ -297,3 +297,15 @@ async def test_a_handshake_without_our_subprotocol_is_refused(running: Running) 
             async with connect(url, subprotocols=subprotocols):
                 pass
         assert refused.value.response.status_code == 400
+
+
+async def test_a_key_that_nobody_can_check_now_is_not_a_wrong_one(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def away(*_: object, **__: object) -> None:
+        raise ConnectionRefusedError
+
+    monkeypatch.setattr(running.gateway.repository, "tenant_of_key", away)
+    async with dialled(running) as peer:
+        await peer.send(frames.Hello(frames.VERSION, auth=running.key))
+        assert await peer.closed() == ([], 1013)

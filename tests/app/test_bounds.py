@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from websockets.frames import Frame, Opcode
 
-from app.wire import MOST_FRAGMENTS
+from app.bounds import MOST_FRAGMENTS
 from edge.protocol import frames
 from tests.app.api.peer import greeted, opening, reference
 from tests.app.serving import Running, Steps, scripted, serving
