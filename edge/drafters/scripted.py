@@ -106,8 +106,8 @@ class ScriptedContinuation:
         self._until = until
         self._key = script.key(prompt)
         self._previous = prompt[-1]
-        constraint = matcher(sampling.grammar, script.vocabulary)
-        self._sampler = Sampler(sampling, script.vocabulary.size, prompt, constraint)
+        self._constraint = matcher(sampling.grammar, script.vocabulary)
+        self._sampler = Sampler(sampling, script.vocabulary.size, prompt, self._constraint)
         self._output: list[int] = []
         self._closed = False
 
@@ -119,10 +119,18 @@ class ScriptedContinuation:
         previous = self._output[-1] if self._output else self._previous
         token = self._sampler.pick(self._script.logits(self._key, position, previous), position)
         if not self._right(position):
-            token = _WRONG if token != _WRONG else ord("!")
+            token = self._wrong(token)
         self.feed([token])
         wait()
         return Proposal(token, self._confidence(position))
+
+    def _wrong(self, right: int) -> int:
+        """Another token; under a grammar one that it allows, unless it allows one only."""
+        if self._constraint is None:
+            return _WRONG if right != _WRONG else ord("!")
+        allowed = self._constraint.allowed()
+        allowed[right] = False
+        return int(allowed.argmax()) if allowed.any() else right
 
     def rollback(self, length: int) -> None:
         self._sampler.pop(len(self._output[length:]))
