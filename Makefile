@@ -53,6 +53,9 @@ bench: $(VENV)/test.done models ## remake the figures of docs/results.md (about 
 	@$(BIN)/python -m bench compare --network lan,transatlantic --prompts 5 --tokens 64 --json >docs/figures/compare.json
 	@$(BIN)/python -m bench replay --network 80,all --prompts 4 --json >docs/figures/replay.json
 	@$(BIN)/python -m bench edges --rounds 4 --json >docs/figures/edges.json
+	@$(BIN)/python -m bench compare --pair qwen --network lan,transatlantic --prompts 2 --tokens 32 --json >docs/figures/compare_qwen.json
+	@$(BIN)/python -m bench replay --pair qwen --network lan,80,4g --prompts 4 --json >docs/figures/replay_qwen.json
+	@$(BIN)/python -m bench quant --base tiny,smollm2,qwen --json >docs/figures/quant.json  # after make install-vllm
 	@$(BIN)/python -m bench capacity --json >docs/figures/capacity.json
 	@$(BIN)/python -m bench figures
 
@@ -64,6 +67,7 @@ install-vllm: $(VLLM)/vllm.done ## vLLM for a CPU, in .venv-vllm, and its test m
 
 test-vllm: install-vllm ## the vLLM engine's tests
 	@$(VLLM)/bin/python -m pytest tests/vllm tests/gpu -p no:unraisableexception $(PYTEST)  # vLLM leaves sockets open at the end
+	@test ! -x $(BIN)/pytest || $(BIN)/python -m pytest tests/bench/test_quant.py  # half of it needs torch, half llama.cpp
 
 lock: ## remake requirements/*.txt from pyproject.toml (needs uv)
 	@uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --no-header --no-annotate -q \

@@ -8,11 +8,13 @@ from typing import Annotated
 
 import typer
 
+from bench.pairs import PAIRS
 from bench.profiles import PROFILES, profile
 from bench.prompts import SETS, prompt_set
 from bench.report import Report, describe, machine
 
 NETWORKS = f"Of {', '.join(PROFILES)}; round-trip times in ms; or all."
+Which = Annotated[str, typer.Option("--pair", help=f"Of models: {', '.join(PAIRS)} (1.5 GB, fetched once).")]
 Asks = Annotated[str, typer.Option("--set", help=f"Of prompts: {', '.join(SETS)}.")]
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object as the last line of standard output.")]
@@ -55,12 +57,14 @@ def compare(
     tokens: Annotated[int, typer.Option(help="Of each answer.", min=2)] = 100,
     rounds: Annotated[int, typer.Option(help="How often all take turns.", min=1)] = 1,
     asks: Asks = "chat",
+    pair: Which = "smollm2",
     as_json: Json = False,
 ) -> None:
-    """Every scheme on the embedded model pair over named networks, greedy and sampled (about 10 minutes)."""
+    """Every scheme on a model pair over named networks, greedy and sampled (about 10 minutes)."""
     from bench import compare as bench
 
-    settings = bench.Settings(_networks(network), _floats(temperature), prompts, tokens, rounds, _asks(asks, prompts))
+    question = (prompts, tokens, rounds, _asks(asks, prompts), _pair(pair))
+    settings = bench.Settings(_networks(network), _floats(temperature), *question)
     bench.command(Report(as_json=as_json), settings)
 
 
@@ -74,14 +78,15 @@ def replay(
     tokens: Annotated[int, typer.Option(help="Of each answer.", min=2, max=384)] = 64,
     recording: Annotated[Path | None, typer.Option(help="Made if missing, else played; prompts as in it.")] = None,
     asks: Asks = "chat",
+    pair: Which = "smollm2",
     as_json: Json = False,
 ) -> None:
     """The real pair's acceptance patterns at draft and step times of your choice (about 2 minutes a network)."""
     from bench import replay as bench
 
-    settings = bench.Settings(
-        _networks(network), t_d_ms / 1e3, t_v_ms / 1e3, _floats(temperature), prompts, tokens, _asks(asks, prompts)
-    )
+    t_d_s, t_v_s = t_d_ms / 1e3, t_v_ms / 1e3
+    question = (prompts, tokens, _asks(asks, prompts), _pair(pair))
+    settings = bench.Settings(_networks(network), t_d_s, t_v_s, _floats(temperature), *question)
     bench.command(Report(as_json=as_json), settings, recording)
 
 
@@ -286,6 +291,21 @@ def drafters(
 
 
 @app.command()
+def quant(
+    base: Annotated[str, typer.Option(help="Of tiny, smollm2, qwen (1.5 GB to fetch).")] = "tiny,smollm2",
+    answers: Annotated[int, typer.Option(help="Of the small model's target.", min=2, max=59)] = 40,
+    tokens: Annotated[int, typer.Option(help="Of each answer.", min=8, max=200)] = 64,
+    text_tokens: Annotated[int, typer.Option(help="For perplexity and overlap.", min=256)] = 8192,
+    steps: Annotated[int, typer.Option(help="Of the small model's training.", min=10)] = 1200,
+    as_json: Json = False,
+) -> None:
+    """Perplexity, α, speed and memory by bits (5 minutes, 15 more to train first; make install-vllm before)."""
+    from bench import quant as bench
+
+    bench.command(Report(as_json=as_json), bench.Settings(_bases(base), answers, tokens, text_tokens, steps))
+
+
+@app.command()
 def traffic(
     prompts: Annotated[int, typer.Option(help="To tell apart.", min=2, max=50)] = 20,
     answers: Annotated[int, typer.Option(help="Of each prompt, each with a seed of its own.", min=2)] = 6,
@@ -367,6 +387,20 @@ def _networks(text: str) -> list[str]:
             profile(name)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
+    return names
+
+
+def _pair(name: str) -> str:
+    if name not in PAIRS:
+        raise typer.BadParameter(f"no pair {name!r}: choose of {', '.join(PAIRS)}")
+    return name
+
+
+def _bases(text: str) -> list[str]:
+    names = [part.strip() for part in text.split(",")]
+    for name in names:
+        if name not in ("tiny", *PAIRS):
+            raise typer.BadParameter(f"no base {name!r}: choose of tiny, {', '.join(PAIRS)}")
     return names
 
 

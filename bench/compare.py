@@ -1,4 +1,4 @@
-"""`bench compare`: all schemes on the embedded model pair over named networks, each beside the cloud-only stream.
+"""`bench compare`: all schemes on a model pair over named networks, each beside the cloud-only stream.
 
 Cloud-only, the cloud with n-gram speculation, synchronous at the best γ that the formula finds for what eager has
 measured so far, hold, eager and auto; greedy, and at temperature 0.8 (seeded, top_p 0.95) with top-1 and with coupled
@@ -23,9 +23,11 @@ import psutil
 
 from bench.comparison import BUSY, Case, Sample, beside_busy, cases, measured, row
 from bench.pair import Live, ask, drafting, live
+from bench.pairs import fetched
 from bench.profiles import profile
 from bench.prompts import prompt_set
 from bench.report import Report
+from edge.models import Pair
 from edge.protocol.frames import Message, Sampling
 from edge.runtime import Generate
 
@@ -62,6 +64,7 @@ class Settings:
     rounds: int = 1
     asks: str = "chat"
     """A prompt set."""
+    pair: str = "smollm2"
 
     @property
     def answers(self) -> int:
@@ -71,11 +74,13 @@ class Settings:
 Samples = dict[tuple[str, Case], list[Sample]]
 
 
-async def run(settings: Settings, advance: Callable[[], None] = lambda: None) -> list[Mapping[str, Any]]:
+async def run(
+    settings: Settings, advance: Callable[[], None] = lambda: None, files: Pair | None = None
+) -> list[Mapping[str, Any]]:
     links = {name: profile(name).link for name in settings.networks}
     found: Samples = {}
     rtts: dict[str, float] = {}
-    async with live(links) as pair:
+    async with live(links, files) as pair:
         cloud = psutil.Process(pair.cloud_pid)
         for number in range(settings.rounds):
             for prompt in range(settings.prompts):
@@ -86,7 +91,7 @@ async def run(settings: Settings, advance: Callable[[], None] = lambda: None) ->
         row(name, case, samples, found[name, Case("cloud", "eager", case.temperature, "none")], rtts[name])
         for (name, case), samples in found.items()
     ]
-    return beside_busy(rows)
+    return [{"pair": settings.pair, **made} for made in beside_busy(rows)]
 
 
 async def _question(
@@ -138,11 +143,12 @@ def _cpu_s(process: psutil.Process) -> float:
 
 
 def command(report: Report, settings: Settings) -> None:
+    files = fetched(report, settings.pair)
     with report.progress() as progress:
         task = progress.add_task("answers", total=settings.answers)
-        rows = asyncio.run(run(settings, lambda: progress.advance(task)))
+        rows = asyncio.run(run(settings, lambda: progress.advance(task), files))
     for name in settings.networks:
         report.say(f"{name}: {profile(name).source}")
         own = [{short: row[key] for key, short in COLUMNS.items()} for row in rows if row["network"] == name]
-        report.table(f"{name}: the embedded pair, ms; steps, drafts, bytes and CPU per token", own)
+        report.table(f"{name}: {settings.pair}, ms; steps, drafts, bytes and CPU per token", own)
     report.result({"rows": rows})

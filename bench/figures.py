@@ -1,8 +1,8 @@
 """`bench figures`: the plots of docs/results.md and its tables, from what other benches said with --json.
 
-Reads `compare.json`, `replay.json`, `edges.json` and `capacity.json` of a folder (those that there are; the last line
-of each is taken) and writes SVGs for a light and a dark page beside them. Between `<!-- figures NAME -->` and
-`<!-- end -->` of the document it puts the table of NAME.
+Reads `compare.json`, `replay.json`, both also as `NAME_qwen.json`, `edges.json`, `quant.json` and `capacity.json` of a
+folder (those that there are; the last line of each is taken) and writes SVGs for a light and a dark page beside them.
+Between `<!-- figures NAME -->` and `<!-- end -->` of the document it puts the table of NAME.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from bench import quantised
 from bench.report import show
 
 Row = Mapping[str, Any]
@@ -53,6 +54,7 @@ COLUMNS: Final[dict[str, dict[str, str]]] = {
         "eager_over_sim": "eager / simulated",
         "auto_over_sim": "auto / simulated",
     },
+    "quant": dict(quantised.COLUMNS),
     "edges": {
         "edges": "edges",
         "mode": "mode",
@@ -65,6 +67,7 @@ COLUMNS: Final[dict[str, dict[str, str]]] = {
         "weights_mib": "weights, MiB",
     },
 }
+COLUMNS.update({f"{name}_qwen": COLUMNS[name] for name in ("compare", "replay")})
 
 
 def read(path: Path) -> list[Row]:
@@ -173,6 +176,29 @@ def over_load(rows: Sequence[Row]) -> Callable[[Any], None]:
     return plot
 
 
+def over_bits(rows: Sequence[Row]) -> Callable[[Any], None]:
+    """α with its interval by the bits that a weight takes, one line for each width of the activations."""
+    kinds = {
+        "llama.cpp, activations in 8 bits": ("llama.cpp", 8, "#c2571a"),
+        "rounded, activations in 16": ("rounded, torch", 16, "#2a9d5c"),
+        "in 8": ("rounded, torch", 8, "#2f7ed8"),
+        "in 4": ("rounded, torch", 4, "#9b51c9"),
+    }
+
+    def plot(axes: Any) -> None:
+        for label, (by, bits, colour) in kinds.items():
+            own = sorted(
+                (row for row in rows if (row["by"], row["activation_bits"]) == (by, bits)),
+                key=lambda row: row["weight_bits"],
+            )
+            x, y = [row["weight_bits"] for row in own], [row["alpha"] for row in own]
+            below = [max(0.0, row["alpha"] - row["alpha_low"]) for row in own]
+            above = [max(0.0, row["alpha_high"] - row["alpha"]) for row in own]
+            axes.errorbar(x, y, (below, above), color=colour, marker="o", ms=4, capsize=2, lw=1.2, label=label)
+
+    return plot
+
+
 def command(folder: Path, document: Path) -> None:
     """Remake all plots and tables that `folder` has figures for."""
     found = {path.stem: read(path) for path in sorted(folder.glob("*.json"))}
@@ -180,6 +206,7 @@ def command(folder: Path, document: Path) -> None:
     for name, title in (
         ("compare", "Embedded pair, live, greedy"),
         ("replay", "Replay of the embedded pair, greedy, t_d 10 ms, t_v 30 ms"),
+        ("replay_qwen", "Replay of Qwen2.5-Coder 1.5B / 0.5B, greedy, t_d 10 ms, t_v 30 ms"),
     ):
         if name in found:
             draw(folder / f"itl-{name}", title, network, over_networks(found[name], 0.0, "top-1"))
@@ -188,8 +215,13 @@ def command(folder: Path, document: Path) -> None:
         rows = [row for row in found["capacity"] if row["target"] == first]
         labels = ("load, tokens/s", "target steps per token")
         draw(folder / "steps-capacity", f"Simulated: {first}", labels, over_load(rows))
-    if "replay" in found:
-        found["replay"] = beside(found["replay"])
+    if "quant" in found:
+        rows = [row for row in found["quant"] if row["test"] == "yes"]
+        draw(
+            folder / "alpha-quant", "A draft of fewer bits, by its F16 target", ("bits a weight", "α"), over_bits(rows)
+        )
+    for name in {"replay", "replay_qwen"} & set(found):
+        found[name] = beside(found[name])
     tables = {name: table(found[name], columns) for name, columns in COLUMNS.items() if name in found}
     text = document.read_text(encoding="utf-8")
     document.write_text(fill(text, tables), encoding="utf-8")

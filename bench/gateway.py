@@ -36,7 +36,9 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """What to serve."""
 
     engine: str
-    """`scripted`, or `llama_cpp` with the embedded target."""
+    """`scripted`, or `llama_cpp`."""
+    target: str = ""
+    """A model file for `llama_cpp`; empty: the embedded target."""
     step_s: float = 0.030
     """A scripted step."""
     core: int | None = None
@@ -120,6 +122,8 @@ def main(argument: str) -> None:
             "engine_queue": plan.queue,
             "admin_key": plan.admin_key,
         }
+        if plan.target:
+            values["target_model"] = plan.target
         settings = Settings(port=0, data_dir=Path(folder), log_level="warning", **values)
         configure_logging(settings.log_format, settings.log_level)
         server = _Announcing(create_app(settings, _engine(plan, settings)), settings)

@@ -1,4 +1,4 @@
-"""The embedded model pair, live: a gateway with the F16 target, and this process as the device with its 4-bit draft.
+"""A model pair, live: a gateway with the target, and this process as the device with the draft.
 
 Each has a process, a core and one thread; between them are the networks' proxies, in a process of their own.
 """
@@ -19,7 +19,7 @@ from edge.drafters.llama_cpp import LlamaCppDrafter
 from edge.drafters.ngram import NgramDrafter
 from edge.events import Committed, Ended, Event
 from edge.generate import Generate
-from edge.models import default_directory, pair
+from edge.models import Pair, default_directory, pair
 from edge.protocol.frames import Sampling
 from edge.runtime import Runtime
 
@@ -40,14 +40,17 @@ class Live(Generic[Name]):
 
 
 @asynccontextmanager
-async def live(links: Mapping[Name, Link]) -> AsyncIterator[Live[Name]]:
+async def live(links: Mapping[Name, Link], files: Pair | None = None) -> AsyncIterator[Live[Name]]:
+    """`files`: the embedded pair's, if none are given."""
+    files = files or pair(default_directory())
     edge_core, cloud_core = cores()
+    plan = Plan(engine="llama_cpp", target=str(files.target), core=cloud_core, streams=1)
     async with AsyncExitStack() as stack:
-        address = await stack.enter_async_context(gateway(Plan(engine="llama_cpp", core=cloud_core, streams=1)))
+        address = await stack.enter_async_context(gateway(plan))
         ports = await stack.enter_async_context(proxies(address.port, links))
         # Not before: a child begins where its parent is.
         stack.enter_context(pinned(edge_core))
-        drafter = LlamaCppDrafter(pair(default_directory()).draft, streams=1, threads=1)
+        drafter = LlamaCppDrafter(files.draft, streams=1, threads=1)
         stack.callback(drafter.close)
 
         async def connect(port: int) -> Connection:

@@ -1,6 +1,6 @@
 """`bench replay`: the real pair's decisions, played at times of one's choice.
 
-Once, without a clock, the embedded target answers and the draft model proposes at every position of the answer: where
+Once, without a clock, the pair's target answers and the draft model proposes at every position of the answer: where
 it is right, and how sure it is. Then gateway and runtime run over named networks with the scripted models, which take
 exactly t_v a step and t_d a draft token, and whose drafts are right where the recording's were. So the times are a
 GPU's, if one likes, and the acceptance patterns are a real pair's; every row says `replay`. Behind a wrong draft the
@@ -28,6 +28,7 @@ from bench.events import Times, best_sync, simulate, simulate_cloud
 from bench.gateway import Plan, cores, gateway, pinned, proxies
 from bench.hybrid import Device, Drafts
 from bench.pair import ask
+from bench.pairs import fetched
 from bench.profiles import profile
 from bench.prompts import PROMPTS, prompt_set
 from bench.report import Report
@@ -35,7 +36,7 @@ from edge.connection import Connection, Timing
 from edge.drafters.base import Drafter
 from edge.drafters.llama_cpp import LlamaCppDrafter
 from edge.drafters.scripted import ScriptedDrafter
-from edge.models import default_directory, pair
+from edge.models import Pair
 from edge.protocol.frames import Message, Sampling
 from edge.runtime import Generate, Runtime
 from edge.script import Script, ScriptVocabulary
@@ -86,6 +87,8 @@ class Settings:
     tokens: int = 64
     asks: str = "chat"
     """A prompt set; of a recording that is made."""
+    pair: str = "smollm2"
+    """Recorded, if a recording is made; else only named."""
 
     @property
     def answers(self) -> int:
@@ -95,6 +98,11 @@ class Settings:
 def _cases(temperatures: Sequence[float]) -> list[Case]:
     """Without those that only real models have: n-grams, and a machine that two models share."""
     return [case for case in cases(temperatures) if case.drafting != "n-gram" and case.scheme != BUSY]
+
+
+def _kinds(temperature: float) -> list[Drafting]:
+    """Ways of drafting."""
+    return sorted({case.drafting for case in _cases([temperature])} - {"none"})
 
 
 def decisions(
@@ -114,9 +122,8 @@ def decisions(
     return tuple(right), tuple(confidence)
 
 
-async def record(settings: Settings) -> list[Tape]:
-    """The embedded pair's. Raises RuntimeError for an answer without two tokens."""
-    files = pair(default_directory())
+async def record(settings: Settings, files: Pair, advance: Callable[[], None] = lambda: None) -> list[Tape]:
+    """Raises RuntimeError for an answer without two tokens."""
     engine = LlamaCppEngine(files.target, model_id="target", context=_CONTEXT, streams=1, threads=1)
     drafter = LlamaCppDrafter(files.draft, streams=1, context=_CONTEXT, threads=1)
     await engine.start()
@@ -132,10 +139,11 @@ async def record(settings: Settings) -> list[Tape]:
                 output = await Device(Drafts("none", (), engine.vocabulary.size)).run(engine, request)
                 if len(output) < 2:
                     raise RuntimeError(f"the answer to prompt {number} has {len(output)} tokens")
-                for kind in sorted({c.drafting for c in _cases([t])} - {"none"}):
+                for kind in _kinds(t):
                     coupled = kind == "coupled"
                     right, sure = await asyncio.to_thread(decisions, drafter, prompt, output, sampling, coupled=coupled)
                     tapes.append(Tape(number, t, kind, right, sure))
+                    advance()
     finally:
         drafter.close()
         await engine.stop()
@@ -215,12 +223,13 @@ async def run(
                     found.setdefault((name, case), []).append(played)
                     advance()
     return [
-        _row(name, case, played, found[name, Case("cloud", "eager", case.temperature, "none")], rtts[name])
+        {"pair": settings.pair}
+        | _row(name, case, played, found[name, Case("cloud", "eager", case.temperature, "none")], rtts[name])
         for (name, case), played in found.items()
     ]
 
 
-def _row(name: str, case: Case, played: Sequence[Played], cloud: Sequence[Played], rtt_s: float) -> Mapping[str, Any]:
+def _row(name: str, case: Case, played: Sequence[Played], cloud: Sequence[Played], rtt_s: float) -> dict[str, Any]:
     samples = [one.sample for one in played]
     simulated_s = sum(p.simulated_s * p.sample.intervals for p in played) / sum(s.intervals for s in samples)
     made = row(name, case, samples, [one.sample for one in cloud], rtt_s)
@@ -235,11 +244,15 @@ def _row(name: str, case: Case, played: Sequence[Played], cloud: Sequence[Played
     }
 
 
-def load(path: Path | None, settings: Settings) -> list[Tape]:
+def load(report: Report, path: Path | None, settings: Settings) -> list[Tape]:
     """The recording in `path`; made, and left there, if there is none."""
     if path is not None and path.is_file():
         return msgspec.json.decode(path.read_bytes(), type=list[Tape])
-    tapes = asyncio.run(record(settings))
+    files = fetched(report, settings.pair)
+    with report.progress() as progress:
+        kinds = sum(len(_kinds(t)) for t in settings.temperatures)
+        task = progress.add_task("recording", total=settings.prompts * kinds)
+        tapes = asyncio.run(record(settings, files, lambda: progress.advance(task)))
     if path is not None:
         path.write_bytes(msgspec.json.encode(tapes))
     return tapes
@@ -247,12 +260,12 @@ def load(path: Path | None, settings: Settings) -> list[Tape]:
 
 def command(report: Report, settings: Settings, recording: Path | None) -> None:
     report.say("Replay: real acceptance patterns, scripted models with times of our choice.")
-    tapes = load(recording, settings)
+    tapes = load(report, recording, settings)
     with report.progress() as progress:
         task = progress.add_task("answers", total=settings.answers)
         rows = asyncio.run(run(settings, tapes, lambda: progress.advance(task)))
     times = f"t_d {settings.t_d_s * 1e3:g} ms, t_v {settings.t_v_s * 1e3:g} ms"
     for name in settings.networks:
         own = [{short: row[key] for key, short in COLUMNS.items()} for row in rows if row["network"] == name]
-        report.table(f"{name}, replay of the embedded pair at {times}; ms", own)
+        report.table(f"{name}, replay of {settings.pair} at {times}; ms", own)
     report.result({"rows": rows})

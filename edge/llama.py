@@ -68,6 +68,7 @@ class Model:
         """Tokens that the model was trained on at a time."""
         self.bytes = int(llama_cpp.llama_model_size(handle))
         """Of its weights."""
+        self.parameters = int(llama_cpp.llama_model_n_params(handle))
         self.description = _describe(handle)
         """Architecture, size and quantisation, as llama.cpp puts it."""
 

@@ -19,6 +19,11 @@ def test_a_cell_that_was_not_measured_is_a_dash() -> None:
     assert table([{"x": 1.25, "y": None}], {"x": "X", "y": "Y"}).splitlines()[-1] == "| 1.250 | – |"
 
 
+def test_a_width_without_a_speed_has_a_dash_there() -> None:
+    row = dict.fromkeys(COLUMNS["quant"], 1.0) | {"tokens_per_s": None, "test": "yes"}
+    assert "| – |" in table([row], COLUMNS["quant"])
+
+
 def test_schemes_of_one_place_stand_in_one_row() -> None:
     place = {"network": "4g", "temperature": 0.0}
     rows = [
