@@ -279,6 +279,18 @@ def redaction(
 
 
 @app.command()
+def disclosure(
+    engine: Annotated[str, typer.Option(help="llama_cpp (the embedded pair) or scripted.")] = "llama_cpp",
+    tokens: Annotated[int, typer.Option(help="Of each answer.", min=2)] = 32,
+    as_json: Json = False,
+) -> None:
+    """What each privacy mode sends, captured on the wire, beside the disclosure log (half a minute)."""
+    from bench import disclosure as bench
+
+    bench.command(Report(as_json=as_json), engine, tokens)
+
+
+@app.command()
 def drafters(
     tokens: Annotated[int, typer.Option(help="Of each of the six answers.", min=16)] = 64,
     contract: Annotated[bool, typer.Option(help="Run the contract's tests as well.")] = True,

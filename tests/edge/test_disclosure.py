@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from pydantic import SecretStr
 
+from bench.capture import Capture
 from edge.config import DeviceSettings, Mode
 from edge.drafters.scripted import ScriptedDrafter, right_with
 from edge.openai.vocabulary import Vocabulary
@@ -17,7 +18,6 @@ from edge.redacted import RedactedRoute
 from edge.route import LocalRoute, Question, open_hybrid
 from edge.terminal import SilentAnswer
 from tests.app.serving import scripted, serving
-from tests.edge.capture import Capture
 
 DATUM = "ada@example.org"
 QUESTION = Question(

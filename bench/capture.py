@@ -22,7 +22,7 @@ class Capture:
 
     @property
     def url(self) -> str:
-        assert self._server is not None
+        assert self._server is not None  # noqa: S101
         return f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
 
     async def __aenter__(self) -> Self:
@@ -32,7 +32,7 @@ class Capture:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        assert self._server is not None
+        assert self._server is not None  # noqa: S101
         self._server.close()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._server.wait_closed()
