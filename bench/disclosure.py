@@ -33,8 +33,8 @@ from edge.script import Script, ScriptVocabulary
 from edge.terminal import SilentAnswer
 
 MODES: Final[tuple[Mode, ...]] = get_args(Mode)
-DATA: Final = ("ada@example.org", "4111 1111 1111 1111")
-TEXT: Final = f"My name is Ada Lovelace. Write to {DATA[0]} that my card {DATA[1]} was charged twice."
+DATA: Final = ("Ada Lovelace", "ada@example.org", "4111 1111 1111 1111")
+TEXT: Final = f"My name is {DATA[0]}. Write to {DATA[1]} that my card {DATA[2]} was charged twice."
 
 _UNRECORDED: Final = frozenset({"hello", "ping"})
 """What every socket says, whatever is asked."""
@@ -123,7 +123,7 @@ async def run(engine: str, tokens: int) -> list[dict[str, Any]]:
         for mode in MODES:
             capture, disclosures = await ask(mode, address.port, address.key, drafter, tokens)
             wire, log = on_the_wire(capture, drafter.vocabulary), by_the_log(disclosures)
-            everything = b"".join(bytes(sent) for sent in capture.connections) + wire.prompt + wire.by_http
+            everything = b"".join(bytes(sent) for sent in capture.connections) + wire.prompt + wire.drafts
             rows.append(
                 {
                     "mode": mode,

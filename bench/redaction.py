@@ -1,4 +1,7 @@
-"""Recall and precision of the redaction, by kind and by language, on the labelled corpus (redaction_corpus.py)."""
+"""Recall and precision of the redaction, by kind and by language, on labelled messages.
+
+Two sets: ours (redaction_corpus.py), and one whose data are Faker's (redaction_held_out.py).
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from bench import redaction_held_out
 from bench.redaction_corpus import Labelled, corpus
 from bench.report import Report, machine
 from edge.protocol.frames import Message
@@ -14,8 +18,8 @@ from edge.redaction.restoring import Restorer
 from edge.redaction.spans import Span
 
 
-def command(report: Report, seed: int) -> None:
-    messages = corpus(seed)
+def command(report: Report, seed: int, *, held_out: bool) -> None:
+    messages = redaction_held_out.held_out(seed) if held_out else corpus(seed)
     redactor = Redactor(recognisers())
     found = [redactor.find(message.text) for message in messages]
     kinds = rows((m.spans, spans) for m, spans in zip(messages, found, strict=True))
@@ -27,6 +31,7 @@ def command(report: Report, seed: int) -> None:
     report.result(
         {
             "messages": len(messages),
+            "held_out": held_out,
             "kinds": kinds,
             "languages": languages,
             "restored": restored,

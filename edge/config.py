@@ -60,7 +60,7 @@ class DeviceSettings(BaseSettings):
     padding: bool = False
     """Whether messages to and from the gateway are filled up and sent at ticks."""
     redact_names: bool = True
-    """In privacy mode `redacted`: names and addresses too, by their cues."""
+    """In privacy mode `redacted`: names and addresses too, which no checksum confirms."""
     restore_in_code: bool = True
     """False: in fenced code blocks of an answer placeholders stay."""
     state_dir: Path = Path("~/.local/state/paceline")

@@ -1,6 +1,4 @@
-"""Names and addresses by their cues: `my name is`, `Frau`, `rue`, `さん`. Without a language model, and so without the
-many names that stand there uncued: docs/privacy.md says how many that is.
-"""
+"""Names and addresses by their cues: `my name is`, `Frau`, `rue`, `さん`. For names without one, see uncued.py."""
 
 from __future__ import annotations
 
@@ -20,7 +18,7 @@ _TITLES: Final = (
     r"(?<!\w)(?:Mr|Mrs|Ms|Dr|Prof|Herr|Herrn|Frau|M\.|Mme|Mlle|Monsieur|Madame"
     r"|[Ss]eñor|[Ss]eñora|Sr|Sra|[Dd]oña|[Dd]on)\.?"
 )
-_NAMES: Final = re.compile(rf"(?:{_CUES}\s+(?:{_TITLES}\s+)?|{_TITLES}\s+)({_NAME})")
+_NAMES: Final = re.compile(rf"(?:{_CUES}\s+(?:{_TITLES}\s+)*|(?:{_TITLES}\s+)+)({_NAME})")
 _NOBODY: Final = frozenset(
     (
         *("Sir", "Madam", "Team", "All", "Everyone", "Customer", "The", "A", "An", "Sorry", "Hiring", "Manager"),

@@ -10,6 +10,7 @@ from edge.protocol.frames import Message
 from edge.redaction.checked import cards, emails, ibans, keys, national_ids, phones
 from edge.redaction.names import addresses, names
 from edge.redaction.spans import Kind, Recogniser, Span, resolve
+from edge.redaction.uncued import uncued_names
 
 REGIONS: tuple[str, ...] = ("US", "GB", "DE", "FR", "ES", "JP")
 """Countries whose telephone numbers are found without a country code."""
@@ -18,9 +19,9 @@ _LITERAL = re.compile(r"\[[A-Z]+_\d+\]")
 
 
 def recognisers(*, with_names: bool = True, regions: Sequence[str] = REGIONS) -> tuple[Recogniser, ...]:
-    """All of them. `with_names`: names and addresses too, which are found by their cues only."""
+    """All of them. `with_names`: names and addresses too, which no checksum confirms."""
     found: tuple[Recogniser, ...] = (emails, ibans, cards, keys, national_ids, phones(*regions))
-    return (*found, names, addresses) if with_names else found
+    return (*found, names, uncued_names, addresses) if with_names else found
 
 
 class Redactor:

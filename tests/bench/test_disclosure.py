@@ -15,7 +15,7 @@ async def test_each_mode_sends_what_it_says() -> None:
     assert tuple(rows) == MODES
     assert all(row["equal"] for row in rows.values())
     assert {mode: row["data_on_the_wire"] for mode, row in rows.items()} == {
-        "full": 2,
+        "full": 3,
         "redacted": 0,
         "draft_only": 0,
         "local": 0,

@@ -4,6 +4,7 @@ import pytest
 
 from bench.redaction import rows
 from bench.redaction_corpus import corpus
+from bench.redaction_held_out import held_out
 from edge.redaction.redactor import Redactor, recognisers
 from edge.redaction.spans import Span
 
@@ -31,3 +32,13 @@ def test_on_the_corpus_nothing_that_can_be_checked_is_missed(kind: str) -> None:
     redactor = Redactor(recognisers())
     found = {row["kind"]: row for row in rows((m.spans, redactor.find(m.text)) for m in corpus())}
     assert found[kind]["recall"] == 1.0
+
+
+def test_the_held_out_set_is_300_other_messages_and_always_the_same() -> None:
+    pytest.importorskip("faker")
+    messages = held_out()
+    assert len(messages) == 300
+    assert messages == held_out()
+    assert not {m.text for m in messages} & {m.text for m in corpus()}
+    assert {s.kind for m in messages for s in m.spans} == {"NAME", "EMAIL", "IBAN", "CARD", "ADDRESS"}
+    assert all(m.text[s.start : s.end].strip() for m in messages for s in m.spans)

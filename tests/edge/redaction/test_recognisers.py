@@ -5,6 +5,7 @@ import pytest
 from edge.redaction.checked import cards, emails, ibans, keys, national_ids, phones
 from edge.redaction.names import addresses, names
 from edge.redaction.spans import Recogniser, Span, resolve
+from edge.redaction.uncued import uncued_names
 
 
 def found(recognise: Recogniser, text: str) -> list[str]:
@@ -55,6 +56,7 @@ def test_two_accounts_in_a_row_are_two() -> None:
         ("Sehr geehrte Damen und Herren", []),
         ("Sehr geehrter Herr von Berg,", []),
         ("Frau Schmidt war da", ["Schmidt"]),
+        ("Frau Dr. Meyer war da", ["Meyer"]),
         ("je m'appelle Amélie de la Tour.", ["Amélie de la Tour"]),
         ("田中太郎さんへ", ["田中太郎"]),
         ("Ada Lovelace wrote it", []),
@@ -82,3 +84,43 @@ def test_addresses_by_the_form_of_their_country(address: str) -> None:
 def test_of_overlapping_findings_the_longest_wins() -> None:
     inside, whole = Span(4, 9, "PHONE"), Span(0, 12, "IBAN")
     assert resolve([inside, whole, Span(20, 22, "ID")]) == [whole, Span(20, 22, "ID")]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Yesterday Margaret Thornton told us.", ["Margaret Thornton"]),
+        ("Can Bob do it? Anna's boss can.", ["Bob", "Anna"]),
+        ("la semaine dernière Aurore Petitjean est venue", ["Aurore Petitjean"]),
+        ("Hablé con Joaquina de la Piedra ayer.", ["Joaquina de la Piedra"]),
+        ("Die Versicherung hat Dr. Meyer angerufen, Lothar fehlte.", ["Lothar"]),
+        ("Mr J. Smith wrote", ["J. Smith"]),
+        ("call peter schmidt tomorrow", ["peter schmidt"]),
+        ("remind anna about it", ["anna"]),
+        ("高橋健一が来た。東京駅で山口県の話", ["高橋健一"]),
+        ("ジャック・デュポンに会う", ["ジャック・デュポン"]),
+    ],
+)
+def test_names_without_a_cue(text: str, expected: list[str]) -> None:
+    assert found(uncued_names, text) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Das ist der Potsdamer Platz in Berlin.",
+        "May I ask Will?",
+        "A trip to New Orleans and Salt Lake City",
+        "The United Nations met in Geneva on Monday.",
+        "la Banque de France et le Conseil",
+        "山本工業と大阪城",
+    ],
+)
+def test_what_is_capitalised_and_no_name(text: str) -> None:
+    assert found(uncued_names, text) == []
+
+
+def test_a_long_text_takes_time_in_proportion() -> None:
+    """No pattern here may run away: half a megabyte of capitals, and of characters, is gone through once."""
+    for text in ("Aa Bb " * 80_000, "田" * 200_000, "a" * 200_000, "de la " * 80_000):
+        list(uncued_names(text))

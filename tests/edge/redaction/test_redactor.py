@@ -18,10 +18,10 @@ def test_the_same_datum_keeps_its_placeholder_and_no_two_share_one() -> None:
 
 def test_what_had_its_cue_elsewhere_is_replaced_everywhere_and_in_whole_words() -> None:
     redactor = Redactor(recognisers())
-    assert redact(redactor, "Ann said hello.", "My name is Ann.", "Anna is not Ann") == [
+    assert redact(redactor, "Ann said hello.", "My name is Ann.", "Annals are not Ann") == [
         "[NAME_1] said hello.",
         "My name is [NAME_1].",
-        "Anna is not [NAME_1]",
+        "Annals are not [NAME_1]",
     ]
 
 
