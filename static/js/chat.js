@@ -17,6 +17,9 @@ import { Redaction } from "./redaction.js";
 import { HybridStream } from "./runtime.js";
 import { Trace, watching } from "./trace.js";
 
+/** Whose answer it is, where it isn't the target's own. */
+const TITLES = { local: "This tab alone, unverified", draft_only: "Drafts that the cloud found plausible, not its own answer" };
+
 /** @typedef {{drafter: string, policy: string, temperature: number, maxTokens: number, model: string, privacy: string}} Settings */
 
 export class Chat {
@@ -92,7 +95,7 @@ export class Chat {
 
   #view(asked) {
     const view = new AnswerView({
-      title: asked.settings.privacy === "local" ? "This tab alone, unverified" : asked.settings.model,
+      title: TITLES[asked.settings.privacy] ?? asked.settings.model,
       detail: describe(asked.settings, this.#parts.shelf),
       announce: asked.messages ? this.#parts.announce : () => {}, // what was read before isn't read again
       onEnded: (ended, outcome) => this.#ended(asked, ended, outcome),
@@ -108,18 +111,21 @@ export class Chat {
     asked.record = this.#parts.disclosure.begin({ question: asked.question, mode: asked.settings.privacy, kept });
     const shown = asked.settings.privacy === "redacted" ? restoring(view, this.#redaction.restorer()) : view;
     this.#running = { asked, view, stop: () => {} };
-    if (asked.settings.drafter === "cloud" && asked.settings.privacy !== "local") this.#askCloud(asked, shown);
+    if (asked.settings.drafter === "cloud" && !needsModel(asked.settings.privacy)) this.#askCloud(asked, shown);
     else this.#askStream(asked, shown, before?.held ?? null);
     this.#parts.notify();
   }
 
-  #askStream(asked, view, held) {
+  async #askStream(asked, view, held) {
     const { connection, shelf, onTrace } = this.#parts;
     const { settings, messages, seed } = asked;
     const drafter = drafterFor(settings, shelf);
+    const draftOnly = settings.privacy === "draft_only";
+    const context = draftOnly ? await drafter.encode(messages) : null;
     const request = {
       model: settings.model,
-      messages,
+      messages: draftOnly ? [] : messages,
+      privacy: draftOnly ? "draft_only" : "full", // redacted here first, if at all
       sampling: { temperature: settings.temperature, seed },
       max_tokens: settings.maxTokens,
       policy: settings.policy,
@@ -129,7 +135,7 @@ export class Chat {
     const local = settings.privacy === "local";
     const stream = local
       ? new LocalAnswer({ drafter, request, view })
-      : new HybridStream({ connection, drafter, request, view, watch, held });
+      : new HybridStream({ connection, drafter, request, view, watch, held, context });
     Object.assign(asked, { stream: local ? null : stream, figures: stream.figures });
     Object.assign(this.#running, { stream, stop: () => stream.cancel() });
     if (!local) onTrace(trace);
@@ -256,12 +262,17 @@ export class Chat {
   }
 }
 
-/** The drafter that the settings name; n-grams until a model is there. `local` needs the model. */
+/** The drafter that the settings name; n-grams until a model is there, which some privacy modes can't do without. */
 export function drafterFor({ drafter, privacy, policy }, shelf) {
-  if (privacy === "local") return shelf.drafter;
+  if (needsModel(privacy)) return shelf.drafter;
   if (drafter === "none" || drafter === "cloud") return new NoDrafter();
   const chosen = drafter === "model" && shelf.drafter !== null ? shelf.drafter : new NgramDrafter();
   return policy === "sync" ? new InsistentDrafter(chosen) : chosen;
+}
+
+/** Whether only a model in this tab can answer in this privacy mode. */
+export function needsModel(privacy) {
+  return privacy === "local" || privacy === "draft_only";
 }
 
 /** A view that puts redacted data back before it shows a piece. */
@@ -286,6 +297,7 @@ export function drawSeed() {
 
 function describe({ drafter, policy, temperature, privacy }, shelf) {
   if (privacy === "local") return `nothing leaves this device, temperature ${temperature}`;
+  if (privacy === "draft_only") return `no token of the question leaves, temperature ${temperature}`;
   const model = shelf.drafter === null ? "n-gram drafts until the model is here" : `drafts by ${shelf.drafter.name}`;
   const ways = {
     ngram: `n-gram drafts, ${policy}`,

@@ -8,18 +8,24 @@
  * A ticket that is refused (4401) only means trying again with a new one: whether the key is good, the ticket's sale
  * tells.
  *
- * What a stream needs to be is an object with `connected()`, `disconnected()`, `receive(frame, bytes)` and
- * `failed(message)`.
+ * What a stream needs to be is an object with `connected()`, `disconnected()`, `receive(frame, bytes)`, `sent(frame,
+ * bytes)` once a frame of its own has left, and `failed(message)`.
+ *
+ * With `padding` (protocol/padding.js) frames leave in envelopes, one a tick.
  */
 
 import { backoff } from "./backoff.js";
 import { Refused } from "./credentials.js";
+import { Outbox } from "./outbox.js";
 import { CLOSE, ProtocolError } from "./protocol/errors.js";
 import { decode, encode, SUBPROTOCOL, VERSION } from "./protocol/frames.js";
+import { Cadence, pad } from "./protocol/padding.js";
 
 const PING_MS = 5000;
 /** A browser notices a dead network late or never; silence for this long while streams run counts as a loss. */
 const SILENCE_MS = 12000;
+/** The same, once there is reason to doubt the network. */
+const DOUBT_MS = 3000;
 /** The round-trip time shown is the least of this many: what delays a pong in the page is not the network. */
 const TRIPS = 4;
 const encoder = new TextEncoder();
@@ -40,6 +46,11 @@ export class Connection {
   #nextNonce = 0;
   #trips = [];
   #waiters = [];
+  #padding = null;
+  /** Of the socket, where it is padded; null: frames leave at once. */
+  #outbox = null;
+  #cadence = null;
+  #tick = null;
 
   /**
    * @param {{url: string, ticket: () => Promise<string>, notify?: () => void, environment?: object}} options `ticket`
@@ -85,12 +96,41 @@ export class Connection {
     this.#streams.delete(stream.id);
   }
 
-  /** Returns the frame's bytes, or 0 when there is no socket to send it on: resuming makes up for what was not sent. */
+  /** False when there is no socket to send the frame on: resuming makes up for what was not sent. */
   send(frame) {
-    if (this.state !== "open") return 0;
-    const text = encode(frame);
-    this.#socket.send(text);
-    return encoder.encode(text).length;
+    if (this.state !== "open") return false;
+    if (this.#outbox === null) this.#transmit(frame, encode(frame));
+    else {
+      this.#outbox.push(frame);
+      if (this.#tick === null) this.#sendAtTick();
+    }
+    return true;
+  }
+
+  /**
+   * How messages are padded from now on; null: not at all. A socket's padding doesn't change, so another one is opened,
+   * and streams resume on it.
+   */
+  pad(padding) {
+    if (padding === this.#padding) return;
+    this.#padding = padding;
+    if (this.state === "refused") this.connect().catch(() => {}); // perhaps for the padding
+    if (this.state !== "open") return;
+    this.#drop();
+    this.hurry();
+  }
+
+  /**
+   * The browser says that it is offline. A gateway on this machine may be there all the same, so it is asked; silence
+   * then counts as a loss. A socket that can't even be closed any more is found out, too.
+   */
+  doubt() {
+    if (this.state !== "open") return;
+    const [socket, heardAt] = [this.#socket, this.#heardAt];
+    this.#ping();
+    this.#environment.setTimeout(() => {
+      if (this.#socket === socket && this.#heardAt === heardAt) this.#drop();
+    }, DOUBT_MS);
   }
 
   /** The way has changed: what was measured of it holds no more. */
@@ -109,10 +149,8 @@ export class Connection {
 
   close() {
     this.#environment.clearTimeout(this.#retry);
-    this.#environment.clearInterval(this.#watch);
     const socket = this.#socket;
-    this.#socket = null;
-    this.#pings.clear();
+    this.#forget();
     this.#enter("idle");
     for (const waiter of this.#waiters.splice(0)) waiter.reject(new Refused("The connection was closed."));
     socket?.close(1000);
@@ -145,6 +183,7 @@ export class Connection {
       if (!(error instanceof ProtocolError)) throw error;
       return; // a newer gateway may say things that we needn't understand
     }
+    if (frame === null) return;
     if (frame.type === "welcome") this.#welcomed(frame);
     else if (frame.type === "pong") this.#ponged(frame);
     else if (frame.stream === null) this.#complain(frame);
@@ -156,6 +195,10 @@ export class Connection {
     this.problem = "";
     this.#attempt = 0;
     this.#watch = this.#environment.setInterval(() => this.#listen(), PING_MS);
+    if (this.#padding !== null) {
+      this.#outbox = new Outbox(frame.limits.draft_tokens);
+      this.#cadence = new Cadence(this.#padding.tickMs);
+    }
     this.#enter("open");
     this.#ping();
     for (const waiter of this.#waiters.splice(0)) waiter.resolve(frame);
@@ -182,24 +225,61 @@ export class Connection {
   #listen() {
     if (this.#streams.size === 0) return;
     const silent = this.#environment.now() - this.#heardAt;
-    if (silent > SILENCE_MS && this.#pings.size > 0) {
-      const socket = this.#socket;
-      this.#lost(1006, "");
-      socket.close();
-    } else {
-      this.#ping();
-    }
+    if (silent > SILENCE_MS && this.#pings.size > 0) this.#drop();
+    else this.#ping();
   }
 
   #complain(frame) {
     this.problem = frame.message || frame.code;
+    if (this.#outbox !== null && frame.code === "unknown_frame")
+      this.#fail("This gateway can’t pad its messages: turn padding off.");
     this.#notify();
   }
 
-  #lost(code, reason) {
+  /** One message a tick, what there is to say or nothing, for as long as the cadence runs. */
+  #sendAtTick() {
+    const [outbox, cadence] = [this.#outbox, this.#cadence];
+    this.#tick = this.#environment.setTimeout(() => {
+      const frame = outbox.take();
+      this.#transmit(frame, pad(frame && encode(frame), this.#padding));
+      cadence.sent(this.#environment.now(), this.#streams.size > 0);
+      if (outbox !== this.#outbox) return; // what was sent has ended the socket
+      this.#tick = null;
+      if (cadence.running) this.#sendAtTick();
+    }, cadence.waitMs(this.#environment.now()));
+  }
+
+  #transmit(frame, text) {
+    this.#socket.send(text);
+    if (frame !== null) this.#streams.get(frame.stream)?.sent(frame, encoder.encode(text).length);
+  }
+
+  /** Give the socket up without waiting for the network to agree. */
+  #drop() {
+    const socket = this.#socket;
+    this.#lost(1006, "");
+    socket.close();
+  }
+
+  #fail(problem) {
+    const socket = this.#socket;
+    this.#forget();
+    this.#refuse(problem);
+    socket.close();
+  }
+
+  /** Nothing that belonged to the socket outlives it. */
+  #forget() {
     this.#socket = null;
+    this.#outbox = this.#cadence = null;
+    this.#environment.clearTimeout(this.#tick);
+    this.#tick = null;
     this.#environment.clearInterval(this.#watch);
     this.#pings.clear();
+  }
+
+  #lost(code, reason) {
+    this.#forget();
     for (const stream of [...this.#streams.values()]) stream.disconnected();
     if (code === CLOSE.PROTOCOL) this.#refuse(reason || this.problem || `The gateway closed the connection (${code}).`);
     else if (code === CLOSE.IDLE && this.#streams.size === 0) this.#enter("idle");

@@ -7,6 +7,7 @@ import { visible } from "./text.js";
 const MODES = {
   full: "full: text and drafts go up",
   redacted: "redacted: personal data was replaced here first",
+  draft_only: "draft_only: no token of the question; the drafts tell of it all the same",
   local: "local: nothing left this device",
 };
 const KINDS = {

@@ -1,6 +1,6 @@
 /** Wiring: credentials, connection, composer, settings. Nothing here knows how a stream works. */
 
-import { Chat } from "./chat.js";
+import { Chat, needsModel } from "./chat.js";
 import { browser, Connection } from "./connection.js";
 import { buyTicket, forgetKey, keepKey, keyIn, takeKey } from "./credentials.js";
 import { Disclosure } from "./disclosure.js";
@@ -9,6 +9,7 @@ import { Shelf } from "./drafters/shelf.js";
 import { bytes } from "./figures_view.js";
 import { make } from "./make.js";
 import { Network } from "./network.js";
+import { PADDING } from "./protocol/padding.js";
 import { Race } from "./race.js";
 import { showOffer } from "./offer.js";
 import { Views } from "./views.js";
@@ -89,7 +90,12 @@ function settings() {
     maxTokens: Number($("length").value),
     model: $("model").value,
     privacy: $("privacy").value,
+    sizes: $("sizes").value,
   };
+}
+
+function padding() {
+  return $("sizes").value === "padded" ? PADDING : null;
 }
 
 function refresh() {
@@ -114,9 +120,9 @@ function refresh() {
   $("leaves").textContent = leaves();
 }
 
-/** Whether the privacy mode can be had: `local` needs the model. */
+/** Whether the privacy mode can be had. */
 function able() {
-  return $("privacy").value !== "local" || shelf.drafter !== null;
+  return !needsModel($("privacy").value) || shelf.drafter !== null;
 }
 
 function showConnection() {
@@ -156,10 +162,10 @@ function showChoices() {
     none: "no drafts",
     cloud: "cloud only",
   };
-  const way = privacy === "local" ? "this tab alone" : ways[drafter];
+  const way = { local: "this tab alone", draft_only: "drafts alone" }[privacy] ?? ways[drafter];
   $("settings-button").textContent = `${way} · T ${temperature}${privacy === "redacted" ? " · redacted" : ""}`;
-  $("policy").disabled = privacy === "local" || !["ngram", "model"].includes(drafter);
-  $("drafter").disabled = privacy === "local";
+  $("policy").disabled = needsModel(privacy) || !["ngram", "model"].includes(drafter);
+  $("drafter").disabled = needsModel(privacy);
   $("drafter").querySelector("[value=model]").disabled = ["missing", "unknown", "looking"].includes(shelf.state);
 }
 
@@ -170,18 +176,19 @@ function leaves() {
 }
 
 function what() {
-  const { drafter, privacy } = settings();
-  if (privacy === "local")
-    return shelf.drafter === null
-      ? "The draft model is not here yet: load it, then this tab can answer alone."
-      : "Nothing leaves: the small model in this tab answers alone, and nobody verifies it.";
+  const { drafter, privacy, sizes } = settings();
+  if (needsModel(privacy) && shelf.drafter === null) return "The draft model is not here yet: this mode needs it.";
+  if (privacy === "local") return "Nothing leaves: the small model in this tab answers alone, and nobody verifies it.";
   const redacted =
     privacy === "redacted"
       ? " Addresses, phone, card and account numbers and keys are replaced here first; names and places are not."
       : "";
+  const hidden = sizes === "padded" ? " Sizes and times on the socket are padded." : "";
+  if (privacy === "draft_only")
+    return `The question stays here; its drafts go up as token ids, and tell what it is about.${hidden}`;
   if (drafter === "cloud") return `Your messages go to the gateway as text, and the answer comes from it.${redacted}`;
   const drafts = " Drafting can save time; it hides nothing.";
-  return `Your messages go to the gateway as text, drafts as token ids: it can read both.${redacted || drafts}`;
+  return `Your messages go to the gateway as text, drafts as token ids: it can read both.${redacted || drafts}${hidden}`;
 }
 
 function ask(question) {
@@ -227,11 +234,14 @@ function listen() {
   });
   $("settings").addEventListener("change", () => {
     localStorage.setItem(SETTINGS, JSON.stringify(settings()));
-    if ($("drafter").value === "model" && shelf.state === "offered") shelf.load();
+    const wanted = $("drafter").value === "model" || needsModel($("privacy").value);
+    if (wanted && shelf.state === "offered") shelf.load();
+    connection.pad(padding());
     refresh();
   });
   $("theme").addEventListener("click", nextTheme);
   window.addEventListener("online", () => connection.hurry());
+  window.addEventListener("offline", () => connection.doubt());
   window.addEventListener("pagehide", () => keepConversation());
   window.addEventListener("hashchange", () => {
     // Other fragments are places on the page.
@@ -296,11 +306,13 @@ function restore() {
     temperature: "temperature",
     length: "maxTokens",
     privacy: "privacy",
+    sizes: "sizes",
   };
   for (const [id, name] of Object.entries(fields)) {
     const value = String(kept[name] ?? "");
     if ([...$(id).options].some((option) => option.value === value)) $(id).value = value;
   }
+  connection.pad(padding());
   setTheme(localStorage.getItem("paceline.theme") ?? "system");
 }
 

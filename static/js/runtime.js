@@ -43,20 +43,25 @@ export class HybridStream {
   #confidences = [];
   #resuming = false;
   #stopping = false;
+  #context;
 
   /**
-   * @param {{connection: object, drafter: object, request: object, view: object, now?: () => number}} options
+   * @param {{connection: object, drafter: object, request: object, view: object, context?: number[] | null,
+   *   now?: () => number}} options
    *   `request`: model, messages, sampling (with seed), max_tokens, policy; `view` gets pending, committed, away, back
    *   and ended; `watch` hears of proposed, sent, committed, window and ended (trace.js); `held` is what `hold` gave
-   *   before the page was loaded anew
+   *   before the page was loaded anew; `context`, in privacy mode draft_only: the prompt, which the drafter alone gets
    */
-  constructor({ connection, drafter, request, view, watch = UNWATCHED, held = null, now = () => performance.now() }) {
+  constructor(options) {
+    const { connection, drafter, request, view, watch = UNWATCHED, held = null, context = null } = options;
+    const { now = () => performance.now() } = options;
     this.#connection = connection;
     this.#drafter = drafter;
     this.#request = request;
     this.#view = view;
     this.#now = now;
     this.#watch = watch;
+    this.#context = context;
     this.pieces = new Pieces(held?.pieces);
     this.figures = new Figures(now());
     const committed = held?.committed ?? [];
@@ -64,9 +69,9 @@ export class HybridStream {
     this.#opened = held?.opened ?? null;
   }
 
-  /** What another life of the page needs to go on with this stream; null before it was opened. */
+  /** What another life of the page needs to go on with this stream; null if it can't: it has no drafter at first. */
   hold() {
-    if (this.#opened === null) return null;
+    if (this.#opened === null || this.#context !== null) return null;
     const { resume, prompt, choice } = this.#opened;
     return { opened: { resume, prompt, choice }, committed: this.session.ledger.tokens, pieces: this.pieces.known };
   }
@@ -85,7 +90,7 @@ export class HybridStream {
   cancel() {
     if (this.state === "ended" || this.#stopping) return;
     this.#stopping = true;
-    if (this.#send({ type: "cancel", stream: this.id }) === 0) this.#end(CANCELLED);
+    if (!this.#connection.send({ type: "cancel", stream: this.id })) this.#end(CANCELLED);
   }
 
   connected() {
@@ -100,6 +105,12 @@ export class HybridStream {
     this.#view.away();
   }
 
+  /** A frame of this stream has left. */
+  sent(frame, bytes) {
+    this.figures.bytesUp += bytes;
+    this.#watch.sent({ at: this.#now(), frame, bytes, texts: this.#texts(frame.tokens ?? []) });
+  }
+
   failed(message) {
     this.#end({ reason: "error", usage: null, message });
   }
@@ -111,7 +122,7 @@ export class HybridStream {
       this.#handlers[frame.type]?.(frame, bytes);
     } catch (error) {
       if (!(error instanceof ProtocolError)) throw error;
-      this.#send({ type: "cancel", stream: this.id });
+      this.#connection.send({ type: "cancel", stream: this.id });
       this.failed(`The gateway broke the protocol: ${error.message}.`);
     }
   }
@@ -134,13 +145,13 @@ export class HybridStream {
       ? { prompt: this.#opened.prompt, messages: [] }
       : { prompt: [], messages: this.#request.messages };
     const committed = this.session.ledger.tokens;
-    this.#send({ type: "open", text: true, ...this.#request, prompt, messages, committed, stream: this.id });
+    this.#connection.send({ type: "open", text: true, ...this.#request, prompt, messages, committed, stream: this.id });
   }
 
   #resume() {
     this.state = "resuming";
     this.#resuming = true;
-    this.#send({ type: "resume", stream: this.id, token: this.#opened.resume, held: this.session.head });
+    this.#connection.send({ type: "resume", stream: this.id, token: this.#opened.resume, held: this.session.head });
   }
 
   #onOpened(frame) {
@@ -154,7 +165,7 @@ export class HybridStream {
     this.pieces.learnPrompt(frame.prompt, frame.pieces);
     this.#watch.window({ at: this.#now(), ahead: frame.window });
     const sampling = { ...this.#request.sampling, choice: frame.choice };
-    this.#continuation ??= this.#drafter.begin(prompt, { committed: [...this.session.ledger.tokens], sampling });
+    this.#continuation ??= this.#drafter.begin(this.#context ?? prompt, { committed: [...this.session.ledger.tokens], sampling });
     if (again) this.#view.back();
     this.#draft();
   }
@@ -235,7 +246,10 @@ export class HybridStream {
         drafted.length = 0;
         continue;
       }
-      if (proposal === null) break;
+      if (proposal === null) {
+        this.#checkStarved();
+        break;
+      }
       const text = this.#textOf(proposal.token);
       this.#watch.proposed({ began, at: this.#now(), position: this.session.end, text });
       this.session.draft(proposal.token);
@@ -260,6 +274,14 @@ export class HybridStream {
     return survival >= LEAST_SURVIVAL && this.#textOf(tail.at(-1)) !== "";
   }
 
+  /** In mode draft_only the cloud waits for drafts: where none can come any more it would wait for ever. */
+  #checkStarved() {
+    const { tail, ledger } = this.session;
+    if (this.#context === null || tail.length > 0 || this.#drafter.endsAt(ledger.tokens.at(-1))) return;
+    this.#connection.send({ type: "cancel", stream: this.id });
+    this.failed("The draft model can’t go on: its context is full.");
+  }
+
   /** All of a tail travels in one frame, so no frame may hold less. */
   #limit() {
     const frame = this.#connection.welcome.limits.draft_tokens;
@@ -269,14 +291,7 @@ export class HybridStream {
   #sendBlock(flush) {
     if (this.state !== "live") return; // after `opened` all of the tail is sent
     const block = this.session.nextBlock({ flush });
-    if (block !== null) this.#send(block);
-  }
-
-  #send(frame) {
-    const bytes = this.#connection.send(frame);
-    this.figures.bytesUp += bytes;
-    if (bytes > 0) this.#watch.sent({ at: this.#now(), frame, bytes, texts: this.#texts(frame.tokens ?? []) });
-    return bytes;
+    if (block !== null) this.#connection.send(block);
   }
 
   #texts(tokens) {

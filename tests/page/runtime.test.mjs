@@ -35,10 +35,11 @@ function recorder() {
   };
 }
 
-async function begin(gateway, { drafter = new NgramDrafter(), ticket = async () => "ticket", request = REQUEST } = {}) {
+async function begin(gateway, options = {}) {
+  const { drafter = new NgramDrafter(), ticket = async () => "ticket", request = REQUEST, context = null } = options;
   const connection = new Connection({ url: "", ticket, environment: gateway.environment() });
   const view = recorder();
-  const stream = new HybridStream({ connection, drafter, request, view, now: () => gateway.clock });
+  const stream = new HybridStream({ connection, drafter, request, view, context, now: () => gateway.clock });
   stream.start();
   await settled();
   return { connection, stream, seen: view.seen };
@@ -115,6 +116,23 @@ test("a lost connection is resumed where it broke, under a new stream id and a h
   await finish(gateway);
   assert.equal(seen.text, text(REPEATING));
   assert.equal(gateway.of("open").length, 1);
+});
+
+test("a network in doubt is asked: a gateway that answers stays, silence is a loss", async () => {
+  const gateway = new ScriptedGateway({ output: REPEATING });
+  const { connection, seen } = await begin(gateway);
+  connection.doubt();
+  gateway.clock += 1;
+  gateway.say(gateway.socket, ["window", 0, 4]);
+  await gateway.fire();
+  assert.deepEqual([connection.state, seen.away], ["open", 0]);
+  gateway.socket.send = () => {}; // as Chromium's socket that is closing: nothing leaves, and no close is told of
+  connection.doubt();
+  await gateway.fire();
+  assert.deepEqual([connection.state, seen.away], ["waiting", 1]);
+  await gateway.fire();
+  await finish(gateway);
+  assert.equal(seen.text, text(REPEATING));
 });
 
 test("a gateway that has forgotten the stream is given it again: prompt ids, output so far, seed", async () => {
@@ -195,6 +213,54 @@ test("commits that land while a slow drafter thinks void what it was thinking, a
   assert.equal(drafted, agreed + rolledBack);
   assert.ok(agreed > 0 && rolledBack > 0);
   for (const draft of gateway.of("draft")) assert.ok(draft.tokens.length <= 8);
+});
+
+/** Draws from `tokens` and then has no more to say; `began` is the prompt that it was given. */
+function modelOf(tokens) {
+  const model = {
+    endsAt: (token) => token === 0,
+    begin: (prompt) => {
+      model.began = prompt;
+      let length = 0;
+      return {
+        propose: async () => (length < tokens.length ? { token: tokens[length++], confidence: 1 } : null),
+        rollback: (to) => (length = Math.min(length, to)),
+        feed: (fed) => (length += fed.length),
+        close() {},
+      };
+    },
+  };
+  return model;
+}
+
+const DRAFT_ONLY = { ...REQUEST, messages: [], privacy: "draft_only" };
+
+test("draft_only: the drafter alone has the prompt, and a lost socket resumes without it", async () => {
+  const gateway = new ScriptedGateway({ output: [1, 2, 3, 4, 5, 0], prompt: [] });
+  const drafter = modelOf([1, 2, 9, 4, 5, 0]);
+  const { stream, seen } = await begin(gateway, { drafter, request: DRAFT_ONLY, context: [70, 71] });
+  assert.deepEqual(drafter.began, [70, 71]);
+  assert.equal(stream.hold(), null);
+  gateway.step();
+  await settled();
+  gateway.drop();
+  gateway.streams.clear();
+  await gateway.fire();
+  for (const open of gateway.of("open")) assert.deepEqual([open.prompt, open.messages, open.privacy], [[], [], "draft_only"]);
+  assert.equal(gateway.of("open").length, 2);
+  await finish(gateway);
+  assert.equal(seen.text, text([1, 2, 3, 4, 5, 0]));
+  assert.equal(seen.ended.reason, "stop"); // not starved: the last token ends the turn
+});
+
+test("draft_only: a drafter that can't go on ends the answer instead of leaving it waiting", async () => {
+  const gateway = new ScriptedGateway({ output: [1, 2, 3], prompt: [] });
+  const { seen } = await begin(gateway, { drafter: modelOf([1]), request: DRAFT_ONLY, context: [70] });
+  assert.equal(seen.ended, null);
+  gateway.step();
+  await settled();
+  assert.equal(seen.ended.reason, "error");
+  assert.equal(gateway.of("cancel").length, 1);
 });
 
 test("sync is a limit of one block, whatever window the cloud allows", async () => {

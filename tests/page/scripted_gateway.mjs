@@ -6,6 +6,7 @@
 
 import { decodeEdge } from "../../static/js/protocol/frames.js";
 import { agreement } from "../../static/js/protocol/ledger.js";
+import { pad } from "../../static/js/protocol/padding.js";
 
 export class ScriptedGateway {
   /** @param {{output: number[], prompt?: number[], control?: number[]}} script `control`: tokens without text */
@@ -14,6 +15,10 @@ export class ScriptedGateway {
     this.output = output;
     this.prompt = prompt;
     this.received = [];
+    /** As they came: in their envelopes. */
+    this.messages = [];
+    /** Whether it knows envelopes. */
+    this.padding = true;
     this.timers = [];
     this.clock = 0;
     this.socketCount = 0;
@@ -34,7 +39,7 @@ export class ScriptedGateway {
   }
 
   #accept() {
-    const socket = { send: (text) => this.#receive(socket, decodeEdge(text)), close: () => {} };
+    const socket = { send: (text) => this.#hear(socket, text), close: () => {} };
     this.socketCount += 1;
     this.socket = socket;
     queueMicrotask(() => socket.onopen());
@@ -42,7 +47,17 @@ export class ScriptedGateway {
   }
 
   say(socket, frame) {
-    if (socket === this.socket) socket.onmessage({ data: JSON.stringify(frame) });
+    const data = JSON.stringify(frame);
+    if (socket === this.socket) socket.onmessage({ data: socket.padding ? pad(data, socket.padding) : data });
+  }
+
+  #hear(socket, text) {
+    this.messages.push(text);
+    const [type, size, tickMs] = JSON.parse(text);
+    if (type === "pad") socket.padding = { size, tickMs };
+    if (type === "pad" && !this.padding) return this.say(socket, ["error", null, "unknown_frame"]);
+    const frame = decodeEdge(text);
+    if (frame !== null) this.#receive(socket, frame);
   }
 
   #receive(socket, frame) {

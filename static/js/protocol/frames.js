@@ -5,6 +5,7 @@
  */
 
 import { MalformedFrame, UnknownFrame } from "./errors.js";
+import { unpad } from "./padding.js";
 
 export const VERSION = 1;
 export const SUBPROTOCOL = "paceline.v1.json";
@@ -137,7 +138,10 @@ export function encode(frame) {
   return JSON.stringify([frame.type, ...values]);
 }
 
-/** A cloud frame's text as `{type, ...fields}`. Throws UnknownFrame or MalformedFrame; neither ends the connection. */
+/**
+ * A cloud frame's text as `{type, ...fields}`, out of its envelope if it has one; null for an empty envelope. Throws
+ * UnknownFrame or MalformedFrame; neither ends the connection.
+ */
 export function decode(text) {
   return decodeFrom(CLOUD_FRAMES, text);
 }
@@ -148,7 +152,8 @@ export function decodeEdge(text) {
 }
 
 function decodeFrom(table, text) {
-  const parts = parse(text);
+  const parts = unpad(parse(text));
+  if (parts === null) return null;
   const type = parts[0];
   const fields = fieldsOf(table, type);
   if (fields === undefined) throw new UnknownFrame(`unknown frame type ${String(type).slice(0, 32)}`);
