@@ -34,7 +34,7 @@ const CHARTS = [
     },
   },
   {
-    title: "Bytes up and down",
+    title: "Bytes,",
     labels: ["up", "down"],
     series: ({ traffic, startedAt }) => [
       traffic.map(({ at }) => (at - startedAt) / 1000),
@@ -72,6 +72,7 @@ export class Charts {
   #plot({ title, labels, bars, stepped, range }, colours) {
     const figure = make("figure", { class: "chart" });
     const caption = make("figcaption", {}, title);
+    if (labels.length > 1) for (const [i, label] of labels.entries()) caption.append(" ", make("span", { "data-series": i }, label));
     figure.append(caption);
     this.#element.append(figure);
     const axis = {

@@ -54,7 +54,6 @@ export class Lanes {
     const begin = end - SPAN_MS;
     const x = (at) => LEFT + ((at - begin) / SPAN_MS) * (width - LEFT - RIGHT);
     this.#frame(pen, width);
-    if (trace === null) return;
     pen.save();
     pen.beginPath();
     pen.rect(LEFT, 0, width - LEFT - RIGHT, HEIGHT);

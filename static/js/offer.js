@@ -2,8 +2,10 @@
 
 const megabytes = (bytes) => `${(bytes / 1e6).toFixed(0)} MB`;
 
-/** @param {object} shelf @param {(id: string) => HTMLElement} $ */
-export function showOffer(shelf, $) {
+const threads = (drafter) => (drafter?.threads === 1 ? "one thread" : `${drafter?.threads} threads`);
+
+/** @param {object} shelf @param {string} chosen what drafts now @param {(id: string) => HTMLElement} $ */
+export function showOffer(shelf, chosen, $) {
   const { state, about, received, drafter, problem } = shelf;
   const size = about === null ? "" : megabytes(about.bytes);
   const words = {
@@ -12,15 +14,16 @@ export function showOffer(shelf, $) {
       received === null
         ? "Opening the draft model …"
         : `The draft model is on its way: ${megabytes(received)} of ${size}.`,
-    ready: `The draft model is in this tab, on ${drafter?.threads === 1 ? "one thread" : `${drafter?.threads} threads`}. Choose it under Drafts.`,
+    ready: `The draft model ${chosen === "model" ? "drafts" : "is"} in this tab, on ${threads(drafter)}.`,
     failed: problem,
     missing: problem,
   };
   $("offer").hidden = words[state] === undefined;
   $("offer").dataset.state = state;
   $("offer-text").textContent = words[state] ?? "";
-  $("offer-load").hidden = state !== "offered" && state !== "failed";
-  $("offer-load").textContent = state === "failed" ? "Try again" : "Load it";
+  const acts = { offered: "Load it", failed: "Try again", ready: chosen === "model" ? undefined : "Let it draft" };
+  $("offer-load").hidden = acts[state] === undefined;
+  $("offer-load").textContent = acts[state] ?? "";
   $("offer-progress").hidden = state !== "loading";
   if (state === "loading" && received !== null) $("offer-progress").value = received / about.bytes;
   else $("offer-progress").removeAttribute("value");

@@ -56,7 +56,7 @@ const connection = new Connection({
 });
 const shelf = new Shelf({ key: () => key, notify });
 const workbench = new Workbench({
-  parts: parts("lanes charts pause time detail rtt jitter distance palette", { empty: "bench-empty", live: "bench-live" }),
+  parts: parts("lanes charts pause time detail rtt jitter distance palette", { empty: "bench-empty" }),
   network,
   onNetwork: () => connection.measure(),
 });
@@ -101,7 +101,7 @@ function padding() {
 function refresh() {
   showConnection();
   showModels();
-  showOffer(shelf, $);
+  showOffer(shelf, settings().drafter, $);
   const chosen = connection.welcome?.models.find(({ id }) => id === $("model").value);
   if (chosen !== undefined && key !== "") shelf.look(chosen.fingerprint).catch(() => shelf.away());
   const ready = key !== "" && connection.state !== "refused" && $("model").value !== "";
@@ -222,7 +222,11 @@ function listen() {
   $("question").addEventListener("input", refresh);
   $("stop").addEventListener("click", stop);
   document.addEventListener("keydown", (event) => event.key === "Escape" && stop());
-  $("offer-load").addEventListener("click", () => shelf.load());
+  $("offer-load").addEventListener("click", () => {
+    if (shelf.state !== "ready") return shelf.load();
+    $("drafter").value = "model";
+    $("settings").dispatchEvent(new Event("change"));
+  });
   $("bench").addEventListener("click", () => showBench(!document.body.hasAttribute("data-bench")));
   $("key-form").addEventListener("submit", (event) => {
     event.preventDefault();

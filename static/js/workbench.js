@@ -1,6 +1,7 @@
 /** The panel beside the conversation: lanes, charts, and a network that can be made worse. */
 
 import { Charts } from "./charts.js";
+import { exampleTrace } from "./example.js";
 import { Lanes, SPAN_MS } from "./lanes.js";
 
 /** Charts are redrawn this often while a stream runs, ms; the lanes with every frame. */
@@ -11,7 +12,8 @@ export class Workbench {
   #charts;
   #parts;
   #network;
-  #trace = null;
+  #trace = exampleTrace();
+  #example = true;
   #paused = false;
   #frame = null;
   #chartsAt = -Infinity;
@@ -33,9 +35,9 @@ export class Workbench {
   /** Follow a stream from now on. */
   follow(trace) {
     this.#trace = trace;
+    this.#example = false;
     this.#pause(false);
     this.#parts.empty.hidden = true;
-    this.#parts.live.hidden = false;
     this.recolour();
   }
 
@@ -50,7 +52,7 @@ export class Workbench {
   #draw() {
     this.#frame = null;
     const trace = this.#trace;
-    if (trace === null || this.#parts.lanes.clientWidth === 0) return;
+    if (this.#parts.lanes.clientWidth === 0) return;
     const now = performance.now();
     const first = trace.startedAt + SPAN_MS;
     const last = Math.max(first, trace.endedAt === null ? now : trace.endedAt + SPAN_MS * 0.04);
@@ -58,7 +60,7 @@ export class Workbench {
     if (!this.#paused) this.#parts.time.value = this.#parts.time.max;
     this.#parts.time.hidden = last === first;
     this.#lanes.draw(trace, first + Number(this.#parts.time.value));
-    if (now - this.#chartsAt > CHARTS_MS || trace.endedAt !== null) {
+    if (!this.#example && (now - this.#chartsAt > CHARTS_MS || trace.endedAt !== null)) {
       this.#chartsAt = now;
       this.#showCharts(trace);
     }
@@ -76,7 +78,7 @@ export class Workbench {
 
   #pause(paused) {
     this.#paused = paused;
-    this.#parts.pause.hidden = this.#trace?.endedAt !== null && this.#trace !== null;
+    this.#parts.pause.hidden = this.#trace.endedAt !== null;
     this.#parts.pause.textContent = paused ? "Go on" : "Pause";
     this.#parts.pause.setAttribute("aria-pressed", String(paused));
     this.#frame ??= requestAnimationFrame(() => this.#draw());

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Self
 
@@ -25,6 +27,25 @@ class _Server(Server):
         yield
 
 
+class Gate:
+    """A scripted engine's sleep that lets `free` steps pass and holds the next ones until it is opened: so a test says
+    how far an answer has come, however loaded the machine is.
+    """
+
+    def __init__(self, free: int) -> None:
+        self._free = free
+        self._opened = threading.Event()
+
+    def open(self) -> None:
+        self._opened.set()
+
+    def __call__(self, seconds: float) -> None:
+        self._free -= 1
+        if self._free < 0:
+            self._opened.wait()
+        time.sleep(seconds)
+
+
 class Gateway:
     """Serve from entering to leaving. `port` 0: a free one; a later gateway on the same port and data is a restart."""
 
@@ -38,6 +59,7 @@ class Gateway:
         grace_s: float = 60.0,
         admin_key: str = "",
         hold_ms: float = 50,
+        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self.port = port
         self._settings = Settings(
@@ -49,7 +71,9 @@ class Gateway:
             log_level="error",
             hold_ms=hold_ms,
         )
-        self.engine = ScriptedEngine(script=target, step_s=step_s) if isinstance(target, Script) else target
+        self.engine = (
+            ScriptedEngine(script=target, step_s=step_s, sleep=sleep) if isinstance(target, Script) else target
+        )
         self._server: _Server | None = None
         self._serving: asyncio.Task[None] | None = None
 

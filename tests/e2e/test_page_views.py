@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.gateway import Gateway
+from tests.e2e.gateway import Gate, Gateway
 from tests.e2e.test_page import ANSWER, CHROMIUM, VERSES, Recital, ask, opened, text_of
 
 pytest.importorskip("playwright", reason="playwright drives the browser, and is not installed")
@@ -29,15 +29,15 @@ needs_vendor = pytest.mark.skipif(not VENDOR.is_file(), reason="the page's libra
 
 async def test_a_race_ends_with_the_same_text_three_times(tmp_path: Path) -> None:
     async with (
-        Gateway(tmp_path, Recital(VERSES), step_s=0.005) as gateway,
+        Gateway(tmp_path, Recital(VERSES), step_s=0.02) as gateway,
         opened(gateway, f"#key={gateway.key}") as page,
     ):
         await page.click("[data-view=race]")
         await ask(page, "one rider leads and two follow.")
-        await expect(page.locator(".verdict")).to_have_attribute("data-same", "true", timeout=30_000)
+        await expect(page.locator(".verdict")).to_have_attribute("data-same", "true")
         texts = page.locator(".lane-text")
         for lane in range(3):  # they are played once more, at their own pace
-            await expect(texts.nth(lane)).to_have_text(VERSES, timeout=15_000)
+            await expect(texts.nth(lane)).to_have_text(VERSES)
         steps = [await facts.inner_text() for facts in await page.locator(".facts div:nth-child(2) dd").all()]
         cloud, _, hybrid = (int(text.split()[0]) for text in steps)
         assert hybrid < cloud
@@ -102,17 +102,23 @@ async def test_a_reload_goes_on_with_the_answer(tmp_path: Path) -> None:
         assert await text_of(page) == long
 
 
-async def test_offline_and_back_goes_on_with_the_answer(tmp_path: Path) -> None:
-    """Chromium leaves open sockets alone when it is offline, so the socket is closed as well."""
+@pytest.mark.parametrize("closing", [False, True], ids=["silent", "closing"])
+async def test_offline_and_back_goes_on_with_the_answer(closing: bool, tmp_path: Path) -> None:
+    """Nothing passes the socket while the browser is offline. Where it is being closed at that time, Chromium may never
+    tell of it: the close frame waits, and so does the event.
+    """
     long = VERSES * 3
+    gate = Gate(20)
     async with (
-        Gateway(tmp_path, Recital(long), step_s=0.03) as gateway,
+        Gateway(tmp_path, Recital(long), step_s=0.01, sleep=gate) as gateway,
         opened(gateway) as page,
     ):
         await page.add_init_script(
             """const Real = WebSocket; window.sockets = [];
                window.WebSocket = class extends Real {
                  constructor(...given) { super(...given); window.sockets.push(this); }
+                 send(data) { if (navigator.onLine) super.send(data); }
+                 set onmessage(hear) { super.onmessage = (event) => { if (navigator.onLine) hear(event); }; }
                };"""
         )
         await page.goto(f"{gateway.url}/?again#key={gateway.key}")
@@ -121,12 +127,42 @@ async def test_offline_and_back_goes_on_with_the_answer(tmp_path: Path) -> None:
         await ask(page, "a question that holds none of the answer")
         await expect(page.locator(".text [data-origin]").nth(8)).to_be_attached()
         await page.context.set_offline(True)
-        await page.evaluate("window.sockets.at(-1).close()")
+        if closing:
+            await page.evaluate("window.sockets.at(-1).close()")
         await expect(page.locator(".answer[data-away]")).to_be_attached()
         await expect(page.locator("#connection")).to_have_attribute("data-state", "waiting")
         await page.context.set_offline(False)
+        gate.open()
         await page.wait_for_selector(ANSWER)
         assert await text_of(page) == long
+
+
+async def test_padded_messages_all_have_one_size_and_the_text_is_the_same(tmp_path: Path) -> None:
+    async with (
+        Gateway(tmp_path, Recital(VERSES), step_s=0.02) as gateway,
+        opened(gateway, f"#key={gateway.key}") as page,
+    ):
+        sent: list[str] = []
+        heard: list[str] = []
+        page.on("websocket", lambda socket: socket.on("framesent", lambda frame: sent.append(str(frame))))
+        page.on("websocket", lambda socket: socket.on("framereceived", lambda frame: heard.append(str(frame))))
+        await page.reload()
+        await page.click("#settings-button")
+        await page.select_option("#sizes", "padded")
+        await expect(page.locator("#leaves")).to_contain_text("padded")
+        sent.clear()  # the socket before this one was not padded
+        heard.clear()
+        await ask(page, "one rider leads and two follow.")
+        await page.wait_for_selector(ANSWER)
+        assert await text_of(page) == VERSES
+        assert await page.locator('.text [data-origin="accepted"]').count() > 10
+        padded = [frame for frame in [*sent, *heard] if not frame.startswith(('["hello"', '["welcome"'))]
+        assert len(padded) > 20
+        assert {frame[:6] for frame in padded} == {'["pad"'}
+        assert {len(frame.encode()) % 512 for frame in padded} == {0}
+        await page.click("[data-view=left]")
+        amounts = page.locator(".left").first.locator("td:last-child")
+        assert {int(amount) % 512 for amount in await amounts.all_inner_texts()} == {0}
 
 
 @needs_vendor
@@ -268,29 +304,26 @@ async def _serious(page: Page) -> list[str]:
 
 
 async def test_a_thousand_streams_fit_on_the_operators_page(tmp_path: Path) -> None:
-    """One picture a second; this one must not take the browser longer than a few frames to draw."""
+    """Streams are squares on one canvas: a thousand give the page no more to lay out than ten."""
     async with Gateway(tmp_path, Recital("x"), admin_key="ops") as gateway, opened(gateway) as page:
         await page.goto(f"{gateway.url}/ops#key=ops")
         await expect(page.locator("#tiles div").first).to_be_visible()
-        took = await page.evaluate(
+        elements = await page.evaluate(
             """async () => {
               const { Board } = await import("/js/ops_board.js");
               const load = {running: 8, waiting: 9, context_used: 1, context_total: 2, step_ms: 30, last_step: [8, 30]};
-              const streams = Array.from({length: 1000}, (_, i) => ({id: `s${i}`, tenant: `t${i % 40}`, kind: "device",
-                policy: "eager", prompt: 9, length: i % 200, limit: 200, steps: 5, drafted: 9, verified: 8,
-                accepted: i % 8, matched: 1}));
-              const picture = {at: 0, load, streams, streams_total: 1000, slots: 8, queue_limit: 9,
-                tokens: {completion: 1},
-                failure: null, faults: [], replicas: [], model: "m"};
+              const stream = (_, i) => ({id: `s${i}`, tenant: `t${i % 40}`, kind: "device", prompt: 9,
+                policy: "eager", length: i % 200, limit: 200, steps: 5, drafted: 9, verified: 8,
+                accepted: i % 8, matched: 1});
+              const picture = (count) => ({at: 0, load, streams: Array.from({length: count}, stream),
+                streams_total: count, slots: 8, queue_limit: 9, tokens: {completion: 1}, failure: null, faults: [],
+                replicas: [], model: "m"});
               const board = new Board((id) => document.getElementById(id));
-              const times = [];
-              for (let i = 0; i < 8; i++) {
-                const began = performance.now();
-                board.show({...picture, at: i});
-                times.push(performance.now() - began);
-              }
-              return Math.min(...times);
+              return [40, 1000].map((count) => {
+                board.show(picture(count));
+                return document.querySelectorAll("*").length;
+              });
             }"""
         )
-        assert took < 50
+        assert elements[0] == elements[1]
         await expect(page.locator("#streams-count")).to_have_text("1000")
