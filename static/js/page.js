@@ -202,11 +202,11 @@ function ask(question) {
   follow(true);
 }
 
-/** Stay at the end while the answer grows, unless the reader has gone up. */
+/** Stay at the end of the conversation while it grows, unless the reader has gone up. */
 let following = true;
 function follow(always = false) {
   if (always) following = true;
-  if (following) window.scrollTo({ top: document.documentElement.scrollHeight });
+  if (following && views.current === "chat" && !chat.empty) window.scrollTo({ top: document.documentElement.scrollHeight });
 }
 
 function listen() {

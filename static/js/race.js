@@ -121,6 +121,7 @@ export class Race {
     );
     actions.append(replay, share);
     this.#parts.element.append(actions);
+    actions.scrollIntoView({ block: "nearest" });
     this.#lanes.forEach((lane) => lane.replay());
   }
 }
@@ -168,6 +169,7 @@ class Lane {
     this.#stream = stream;
     this.#startedAt = performance.now();
     this.element.dataset.running = "";
+    this.element.scrollIntoView({ block: "nearest" });
     const show = () => {
       this.#showClock(performance.now() - this.#startedAt);
       this.#tick = requestAnimationFrame(show);
