@@ -45,6 +45,8 @@ class Settings(BaseSettings):
     """The model's name in the API; empty: the file's name without its ending."""
     draft_model: str = "SmolLM2-135M-Instruct-Q4_1.gguf"
     """A GGUF in `model_dir`, or a path: what a browser may fetch to draft with. Empty: none."""
+    webllm_dir: Path | None = None
+    """A folder with a model compiled for WebLLM, its library as model.wasm: browsers with WebGPU may draft with it."""
     target_threads: int = Field(default=1, ge=1)
     context: int = Field(default=2048, ge=64)
     """Prompt and output of one stream, tokens."""

@@ -11,6 +11,8 @@ const FILES = {
   "@wllama/wllama/esm/single-thread/wllama.wasm": "wllama/single-thread.wasm",
   "@wllama/wllama/esm/multi-thread/wllama.wasm": "wllama/multi-thread.wasm",
   "@wllama/wllama/LICENCE": "wllama/LICENCE",
+  "@mlc-ai/web-llm/lib/index.js": "webllm/index.js",
+  "@mlc-ai/web-llm/LICENSE": "webllm/LICENSE",
   "marked/lib/marked.esm.js": "marked/index.js",
   "marked/LICENSE": "marked/LICENSE",
   "uplot/dist/uPlot.iife.min.js": "uplot/index.js",

@@ -10,6 +10,8 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import jinja2
@@ -60,6 +62,40 @@ class HfVocabulary:
         except (jinja2.TemplateError, ValueError) as error:  # ValueError: the tokenizer brings no template
             raise InvalidRequest(f"the model's chat template refuses these messages: {error}") from error
         return self.encode(text, special=True)
+
+
+def file_fingerprint(tokenizer: Path, *, size: int, ends: Iterable[int]) -> tuple[str, frozenset[int]]:
+    """Fingerprint and end ids by a `tokenizer.json` alone, without the library that would run it.
+
+    `size` and `ends`: as of HfVocabulary, `ends` with the tokenizer's own. Raises OSError, KeyError or ValueError.
+    """
+    backend = _File(json.loads(tokenizer.read_bytes()))
+    known = {token for token, item in backend.get_added_tokens_decoder().items() if item.content in _ENDS}
+    found = frozenset((*ends, *known))
+    return fingerprint(_pieces(backend, size), found), found
+
+
+@dataclass(frozen=True, slots=True)
+class _Added:
+    content: str
+    special: bool
+
+
+class _File:
+    """What of `tokenizers.Tokenizer` is needed here."""
+
+    def __init__(self, data: dict[str, Any]) -> None:
+        self._data = data
+        self._names = {token: name for name, token in data["model"]["vocab"].items()}
+
+    def get_added_tokens_decoder(self) -> dict[int, _Added]:
+        return {item["id"]: _Added(item["content"], item["special"]) for item in self._data["added_tokens"]}
+
+    def id_to_token(self, token: int) -> str | None:
+        return self._names.get(token)
+
+    def to_str(self) -> str:
+        return json.dumps({"decoder": self._data["decoder"]})
 
 
 @contextmanager

@@ -30,7 +30,7 @@ export class Chat {
   #redaction = new Redaction();
 
   /**
-   * @param {{turns: HTMLElement, connection: object, shelf: object, disclosure: object, key: () => string,
+   * @param {{turns: HTMLElement, connection: object, shelves: object, disclosure: object, key: () => string,
    *   settings: () => Settings, onTrace: (trace: Trace) => void, announce: (text: string) => void,
    *   notify: () => void}} parts
    */
@@ -96,7 +96,7 @@ export class Chat {
   #view(asked) {
     const view = new AnswerView({
       title: TITLES[asked.settings.privacy] ?? asked.settings.model,
-      detail: describe(asked.settings, this.#parts.shelf),
+      detail: describe(asked.settings, this.#parts.shelves),
       announce: asked.messages ? this.#parts.announce : () => {}, // what was read before isn't read again
       onEnded: (ended, outcome) => this.#ended(asked, ended, outcome),
     });
@@ -117,9 +117,9 @@ export class Chat {
   }
 
   async #askStream(asked, view, held) {
-    const { connection, shelf, onTrace } = this.#parts;
+    const { connection, shelves, onTrace } = this.#parts;
     const { settings, messages, seed } = asked;
-    const drafter = drafterFor(settings, shelf);
+    const drafter = drafterFor(settings, shelves);
     const draftOnly = settings.privacy === "draft_only";
     const context = draftOnly ? await drafter.encode(messages) : null;
     const request = {
@@ -263,10 +263,10 @@ export class Chat {
 }
 
 /** The drafter that the settings name; n-grams until a model is there, which some privacy modes can't do without. */
-export function drafterFor({ drafter, privacy, policy }, shelf) {
-  if (needsModel(privacy)) return shelf.drafter;
+export function drafterFor({ drafter, privacy, policy }, shelves) {
+  if (needsModel(privacy)) return shelves.model.drafter;
   if (drafter === "none" || drafter === "cloud") return new NoDrafter();
-  const chosen = drafter === "model" && shelf.drafter !== null ? shelf.drafter : new NgramDrafter();
+  const chosen = shelves[drafter]?.drafter ?? new NgramDrafter();
   return policy === "sync" ? new InsistentDrafter(chosen) : chosen;
 }
 
@@ -295,13 +295,15 @@ export function drawSeed() {
   return (high & 0x1fffff) * 2 ** 32 + low;
 }
 
-function describe({ drafter, policy, temperature, privacy }, shelf) {
+function describe({ drafter, policy, temperature, privacy }, shelves) {
   if (privacy === "local") return `nothing leaves this device, temperature ${temperature}`;
   if (privacy === "draft_only") return `no token of the question leaves, temperature ${temperature}`;
-  const model = shelf.drafter === null ? "n-gram drafts until the model is here" : `drafts by ${shelf.drafter.name}`;
+  const loaded = shelves[drafter]?.drafter ?? null;
+  const model = loaded === null ? "n-gram drafts until the model is here" : `drafts by ${loaded.name}`;
   const ways = {
     ngram: `n-gram drafts, ${policy}`,
     model: `${model}, ${policy}`,
+    webllm: `${model} on the GPU, ${policy}`,
     none: "WebSocket, no drafts",
     cloud: "cloud only, HTTP",
   };

@@ -6,6 +6,7 @@ import { buyTicket, forgetKey, keepKey, keyIn, takeKey } from "./credentials.js"
 import { Disclosure } from "./disclosure.js";
 import { DisclosureView } from "./disclosure_view.js";
 import { Shelf } from "./drafters/shelf.js";
+import { wasm, webgpu } from "./drafters/supplies.js";
 import { bytes } from "./figures_view.js";
 import { make } from "./make.js";
 import { Network } from "./network.js";
@@ -54,7 +55,10 @@ const connection = new Connection({
   notify,
   environment: network.around(browser()),
 });
-const shelf = new Shelf({ key: () => key, notify });
+const shelves = {
+  model: new Shelf({ key: () => key, notify, supply: wasm }),
+  webllm: new Shelf({ key: () => key, notify, supply: webgpu }),
+};
 const workbench = new Workbench({
   parts: parts("lanes charts pause time detail rtt jitter distance palette", { empty: "bench-empty" }),
   network,
@@ -64,7 +68,7 @@ const leftView = new DisclosureView($("left"));
 const disclosure = new Disclosure(notify);
 const shared = {
   connection,
-  shelf,
+  shelves,
   disclosure,
   network,
   settings,
@@ -101,9 +105,10 @@ function padding() {
 function refresh() {
   showConnection();
   showModels();
-  showOffer(shelf, settings().drafter, $);
+  showOffer(chosenShelf(), settings().drafter, $);
   const chosen = connection.welcome?.models.find(({ id }) => id === $("model").value);
-  if (chosen !== undefined && key !== "") shelf.look(chosen.fingerprint).catch(() => shelf.away());
+  if (chosen !== undefined && key !== "")
+    for (const shelf of Object.values(shelves)) shelf.look(chosen.fingerprint).catch(() => shelf.away());
   const ready = key !== "" && connection.state !== "refused" && $("model").value !== "";
   $("key-form").hidden = key !== "" && connection.state !== "refused";
   $("suggestions").hidden = !ready;
@@ -122,7 +127,13 @@ function refresh() {
 
 /** Whether the privacy mode can be had. */
 function able() {
-  return !needsModel($("privacy").value) || shelf.drafter !== null;
+  return !needsModel($("privacy").value) || shelves.model.drafter !== null;
+}
+
+/** The one that the settings are about. */
+function chosenShelf() {
+  const { drafter, privacy } = settings();
+  return drafter === "webllm" && !needsModel(privacy) && shelves.webllm.offered ? shelves.webllm : shelves.model;
 }
 
 function showConnection() {
@@ -159,14 +170,16 @@ function showChoices() {
   const ways = {
     ngram: `n-gram drafts · ${policy}`,
     model: `model drafts · ${policy}`,
+    webllm: `GPU drafts · ${policy}`,
     none: "no drafts",
     cloud: "cloud only",
   };
   const way = { local: "this tab alone", draft_only: "drafts alone" }[privacy] ?? ways[drafter];
   $("settings-button").textContent = `${way} · T ${temperature}${privacy === "redacted" ? " · redacted" : ""}`;
-  $("policy").disabled = needsModel(privacy) || !["ngram", "model"].includes(drafter);
+  $("policy").disabled = needsModel(privacy) || ["none", "cloud"].includes(drafter);
   $("drafter").disabled = needsModel(privacy);
-  $("drafter").querySelector("[value=model]").disabled = ["missing", "unknown", "looking"].includes(shelf.state);
+  $("drafter").querySelector("[value=model]").disabled = !shelves.model.offered;
+  $("drafter").querySelector("[value=webllm]").hidden = !shelves.webllm.offered;
 }
 
 /** What a person should know before asking, and nothing that isn't so. */
@@ -177,7 +190,7 @@ function leaves() {
 
 function what() {
   const { drafter, privacy, sizes } = settings();
-  if (needsModel(privacy) && shelf.drafter === null) return "The draft model is not here yet: this mode needs it.";
+  if (needsModel(privacy) && shelves.model.drafter === null) return "The draft model is not here yet: this mode needs it.";
   if (privacy === "local") return "Nothing leaves: the small model in this tab answers alone, and nobody verifies it.";
   const redacted =
     privacy === "redacted"
@@ -223,7 +236,7 @@ function listen() {
   $("stop").addEventListener("click", stop);
   document.addEventListener("keydown", (event) => event.key === "Escape" && stop());
   $("offer-load").addEventListener("click", () => {
-    if (shelf.state !== "ready") return shelf.load();
+    if (chosenShelf().state !== "ready") return chosenShelf().load();
     $("drafter").value = "model";
     $("settings").dispatchEvent(new Event("change"));
   });
@@ -238,8 +251,8 @@ function listen() {
   });
   $("settings").addEventListener("change", () => {
     localStorage.setItem(SETTINGS, JSON.stringify(settings()));
-    const wanted = $("drafter").value === "model" || needsModel($("privacy").value);
-    if (wanted && shelf.state === "offered") shelf.load();
+    const wanted = $("drafter").value in shelves || needsModel($("privacy").value);
+    if (wanted && chosenShelf().state === "offered") chosenShelf().load();
     connection.pad(padding());
     refresh();
   });

@@ -26,7 +26,7 @@ export class Race {
   #stopped = false;
 
   /**
-   * @param {{element: HTMLElement, connection: object, shelf: object, disclosure: object, network: object,
+   * @param {{element: HTMLElement, connection: object, shelves: object, disclosure: object, network: object,
    *   settings: () => object, onTrace: (trace: object) => void, announce: (text: string) => void,
    *   notify: () => void}} parts
    */
@@ -63,13 +63,13 @@ export class Race {
   }
 
   #runOne(lane, { question, settings, seed, record }) {
-    const { connection, shelf, onTrace } = this.#parts;
+    const { connection, shelves, onTrace } = this.#parts;
     const trace = new Trace({ startedAt: performance.now(), tripMs: () => connection.roundTripMs ?? 0 });
     onTrace(trace);
     return new Promise((resolve) => {
       const stream = new HybridStream({
         connection,
-        drafter: lane.runner.drafts ? drafterFor(drafting(settings, lane.runner.policy), shelf) : new NoDrafter(),
+        drafter: lane.runner.drafts ? drafterFor(drafting(settings, lane.runner.policy), shelves) : new NoDrafter(),
         request: {
           model: settings.model,
           messages: [{ role: "user", content: question }],
@@ -115,7 +115,7 @@ export class Race {
         network: this.#parts.network,
         temperature: settings.temperature,
         model: settings.model,
-        drafter: drafterFor(drafting(settings, "eager"), this.#parts.shelf).name,
+        drafter: drafterFor(drafting(settings, "eager"), this.#parts.shelves).name,
         runs: this.#lanes.map((lane) => lane.summary()),
       }),
     );
@@ -128,7 +128,7 @@ export class Race {
 
 /** A race needs drafts, whatever the conversation uses. */
 function drafting(settings, policy) {
-  return { ...settings, policy, drafter: settings.drafter === "model" ? "model" : "ngram" };
+  return { ...settings, policy, drafter: ["model", "webllm"].includes(settings.drafter) ? settings.drafter : "ngram" };
 }
 
 /** One runner: its clock, its text, its figures. */

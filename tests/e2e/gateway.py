@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -25,25 +24,6 @@ class _Server(Server):
     def capture_signals(self) -> Iterator[None]:
         """Signals are pytest's."""
         yield
-
-
-class Gate:
-    """A scripted engine's sleep that lets `free` steps pass and holds the next ones until it is opened: so a test says
-    how far an answer has come, however loaded the machine is.
-    """
-
-    def __init__(self, free: int) -> None:
-        self._free = free
-        self._opened = threading.Event()
-
-    def open(self) -> None:
-        self._opened.set()
-
-    def __call__(self, seconds: float) -> None:
-        self._free -= 1
-        if self._free < 0:
-            self._opened.wait()
-        time.sleep(seconds)
 
 
 class Gateway:

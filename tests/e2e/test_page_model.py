@@ -25,6 +25,7 @@ MISTAKEN = (
     "Correct the spelling mistakes and write out the whole text: Cyclists ride close behind one anothr in a line."
 )
 QUESTION = "Why is the sky blue?"
+STORY = "Tell me a story about a cyclist."
 
 pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="the browser `chromium` is not installed"),
@@ -57,7 +58,7 @@ async def test_the_model_in_the_tab_drafts_and_the_text_is_the_apis(tmp_path: Pa
         await page.select_option("#drafter", "model")
         await page.select_option("#policy", "hold")
         await page.select_option("#temperature", "1")
-        await ask(page, QUESTION)
+        await ask(page, STORY)
         await expect(page.locator(ANSWER)).to_have_count(2, timeout=200_000)
         model_answer = page.locator(ANSWER).nth(1)
         assert await model_answer.locator('.text [data-origin="accepted"]').count() > 10

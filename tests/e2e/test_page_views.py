@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.gateway import Gate, Gateway
+from tests.app.serving import Steps
+from tests.e2e.gateway import Gateway
 from tests.e2e.test_page import ANSWER, CHROMIUM, VERSES, Recital, ask, opened, text_of
 
 pytest.importorskip("playwright", reason="playwright drives the browser, and is not installed")
@@ -108,9 +109,10 @@ async def test_offline_and_back_goes_on_with_the_answer(closing: bool, tmp_path:
     tell of it: the close frame waits, and so does the event.
     """
     long = VERSES * 3
-    gate = Gate(20)
+    steps = Steps()
+    steps.allow(20)
     async with (
-        Gateway(tmp_path, Recital(long), step_s=0.01, sleep=gate) as gateway,
+        Gateway(tmp_path, Recital(long), step_s=0.01, sleep=steps.wait) as gateway,
         opened(gateway) as page,
     ):
         await page.add_init_script(
@@ -132,7 +134,7 @@ async def test_offline_and_back_goes_on_with_the_answer(closing: bool, tmp_path:
         await expect(page.locator(".answer[data-away]")).to_be_attached()
         await expect(page.locator("#connection")).to_have_attribute("data-state", "waiting")
         await page.context.set_offline(False)
-        gate.open()
+        steps.run_free()
         await page.wait_for_selector(ANSWER)
         assert await text_of(page) == long
 

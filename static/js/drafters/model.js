@@ -98,7 +98,8 @@ export class ModelDrafter {
   }
 }
 
-class ModelContinuation {
+/** One stream's place in a model: of this drafter, or of any that has `candidates` and `endsAt`. */
+export class ModelContinuation {
   #drafter;
   #tokens;
   #promptLength;

@@ -9,8 +9,17 @@ const STORE = "paceline-drafter";
  * What draft model the gateway has: {id, bytes, url, fingerprint}; null if it has none. Throws TypeError when it can't
  * be reached.
  */
-export async function aboutDrafter(key, { fetch = globalThis.fetch } = {}) {
-  const response = await fetch("/v1/drafter", { headers: { authorization: `Bearer ${key}` } });
+export function aboutDrafter(key, options) {
+  return about("/v1/drafter", key, options);
+}
+
+/** The same of a model for WebLLM: {id, bytes, url, library, fingerprint, ends}. WebLLM keeps its files itself. */
+export function aboutWebLlm(key, options) {
+  return about("/v1/drafter/webllm", key, options);
+}
+
+async function about(address, key, { fetch = globalThis.fetch } = {}) {
+  const response = await fetch(address, { headers: { authorization: `Bearer ${key}` } });
   return response.ok ? response.json() : null;
 }
 
