@@ -80,7 +80,7 @@ def _permit(gateway: Gateway, version: str) -> str:
 @lru_cache(maxsize=4)
 def _vocabulary(folder: Path, version: str) -> tuple[str, frozenset[int]]:
     """Fingerprint and end ids. `version`: for the cache."""
-    from app.engine.hf_vocabulary import file_fingerprint
+    from edge.openai.hf_vocabulary import file_fingerprint
 
     config = json.loads((folder / _CONFIG).read_bytes())
     ends = config.get("eos_token_id", [])

@@ -179,4 +179,5 @@ def _suggest(page: Page, which: int) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:4], Path(sys.argv[4]) if len(sys.argv) > 4 else None)
+    address, key, admin_key, *rest = sys.argv[1:]
+    main(address, key, admin_key, Path(rest[0]) if rest else None)
