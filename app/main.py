@@ -19,7 +19,7 @@ from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app import bounds, errors
-from app.api import admin, chat, drafter, health, models, ops, tenants, tickets, verify, webllm
+from app.api import admin, chat, drafter, health, models, openapi, ops, tenants, tickets, verify, webllm
 from app.api.accounts import Accounts
 from app.api.deps import Gateway
 from app.api.quota_headers import QuotaHeaders
@@ -68,6 +68,7 @@ def create_app(settings: Settings, engine: Engine | None = None) -> FastAPI:
     )
     app.state.gateway = gateway
     errors.install(app)
+    openapi.describe(app)
     for family in (chat, models, drafter, webllm, verify, tickets, health, admin, ops, tenants):
         app.include_router(family.router)
     app.include_router(tenants.admin)

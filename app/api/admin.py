@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.requests import HTTPConnection
 
 from app.api.deps import GatewayDep
+from app.api.openapi import MANAGEMENT
 from app.engine.base import Replicated
 from app.errors import Forbidden, InvalidKey, NotFound
 
@@ -24,7 +25,7 @@ async def require_admin(connection: HTTPConnection, gateway: GatewayDep) -> None
         raise InvalidKey("Send the admin key as `Authorization: Bearer …`.")
 
 
-router = APIRouter(prefix="/admin", dependencies=[Depends(require_admin)])
+router = APIRouter(prefix="/admin", dependencies=[Depends(require_admin)], responses=MANAGEMENT)
 
 
 class Replica(BaseModel):

@@ -18,9 +18,10 @@ from fastapi import APIRouter
 from fastapi.responses import FileResponse, Response
 
 from app.api.deps import GatewayDep, TenantDep
+from app.api.openapi import FAILURES
 from app.errors import NotFound
 
-router = APIRouter()
+router = APIRouter(responses=FAILURES)
 
 _KEEP: Final = "private, max-age=31536000, immutable"
 """Private: only who has a key may have it, so no shared cache keeps it."""

@@ -19,7 +19,7 @@ async def healthz() -> dict[str, str]:
     return {"status": "ok"}
 
 
-@router.get("/readyz")
+@router.get("/readyz", responses={503: {"description": "Something is missing; the body names it."}})
 async def readyz(gateway: GatewayDep) -> Response:
     """Streams can begin: 503 while the engine is dead, the database away or the gateway shutting down."""
     problems = {}

@@ -22,6 +22,7 @@ from fastapi.sse import EventSourceResponse
 
 from app.api.admin import require_admin
 from app.api.deps import Gateway, GatewayDep
+from app.api.openapi import MANAGEMENT
 from app.engine.base import Load, Replicated
 from app.engine.generation import Generation
 from app.errors import NotFound
@@ -41,12 +42,12 @@ async def page(gateway: GatewayDep) -> Response:
     return FileResponse(path)
 
 
-@router.get("/admin/overview", dependencies=[Depends(require_admin)])
+@router.get("/admin/overview", dependencies=[Depends(require_admin)], responses=MANAGEMENT)
 async def overview(gateway: GatewayDep) -> dict[str, Any]:
     return picture(gateway)
 
 
-@router.get("/admin/events", dependencies=[Depends(require_admin)])
+@router.get("/admin/events", dependencies=[Depends(require_admin)], responses=MANAGEMENT)
 async def events(gateway: GatewayDep) -> Response:
     return EventSourceResponse(_events(gateway))
 

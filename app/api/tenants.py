@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from app.api.admin import require_admin
 from app.api.deps import Gateway, GatewayDep, TenantDep
+from app.api.openapi import MANAGEMENT
 from app.errors import Conflict, NotFound
 from app.tenants.export import as_csv, usage_line
 from app.tenants.repository import KeyRecord, TenantRecord
@@ -21,8 +22,8 @@ from app.tenants.service import NewKey, NoSuchTenant, TenantExists
 from app.tenants.terms import NAME, Terms
 from edge.protocol.frames import Policy
 
-router = APIRouter()
-admin = APIRouter(prefix="/admin", dependencies=[Depends(require_admin)])
+router = APIRouter(responses=MANAGEMENT)
+admin = APIRouter(prefix="/admin", dependencies=[Depends(require_admin)], responses=MANAGEMENT)
 
 Quota = Annotated[int, Field(ge=1, le=2_000_000_000)]
 Name = Annotated[str, Field(pattern=NAME)]

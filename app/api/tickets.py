@@ -9,10 +9,11 @@ from typing import Any
 from fastapi import APIRouter
 
 from app.api.deps import GatewayDep, TenantDep
+from app.api.openapi import FAILURES
 from app.errors import TooBusy
 from app.tenants.terms import TenantId
 
-router = APIRouter()
+router = APIRouter(responses=FAILURES)
 TICKETS_PER_TENANT = 256
 
 

@@ -20,9 +20,10 @@ from fastapi import APIRouter
 from fastapi.responses import FileResponse, Response
 
 from app.api.deps import Gateway, GatewayDep, TenantDep
+from app.api.openapi import FAILURES
 from app.errors import NotFound
 
-router = APIRouter()
+router = APIRouter(responses=FAILURES)
 
 LIBRARY: Final = "model.wasm"
 _CONFIG: Final = "mlc-chat-config.json"

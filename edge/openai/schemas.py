@@ -12,6 +12,8 @@ from typing import Annotated, Any, ClassVar, Final, Literal, Self
 import msgspec
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from edge.openai import document
+
 MAX_CHOICES: Final = 16
 MAX_PROMPTS: Final = 64
 MAX_STOPS: Final = 16
@@ -20,6 +22,7 @@ MAX_TOOLS: Final = 128
 
 Name = Annotated[str, Field(pattern=r"^[a-zA-Z0-9_-]{1,64}$")]
 JsonObject = dict[str, Any]
+Bias = dict[Annotated[int, Field(ge=0, lt=2**31)], Annotated[float, Field(ge=-100, le=100)]]
 
 
 class Unsupported(ValueError):
@@ -53,7 +56,7 @@ class Generating(Schema):
     stop: Annotated[str | list[str] | None, AfterValidator(_stops)] = None
     presence_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
     frequency_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
-    logit_bias: dict[Annotated[int, Field(ge=0, lt=2**31)], Annotated[float, Field(ge=-100, le=100)]] | None = None
+    logit_bias: Annotated[Bias, Field(json_schema_extra=document.TOKEN_NAMES)] | None = None
 
     # Not OpenAI's; the names are those of vLLM and llama.cpp's server.
     top_k: Annotated[int, Field(ge=-1, lt=2**31)] | None = None
@@ -119,6 +122,8 @@ class ToolCall(Schema):
 
 class ChatMessage(Schema):
     """`refusal`, `audio`, `annotations` and `function_call` come empty when a client sends back an answer as it was."""
+
+    model_config = ConfigDict(json_schema_extra=document.message)
 
     role: Literal["system", "developer", "user", "assistant", "tool"]
     content: str | list[TextPart] | None = None
@@ -273,7 +278,10 @@ class CompletionRequest(Generating):
 
     OFF = frozenset(("suffix",))
 
-    prompt: str | TokenIds | Annotated[list[str] | list[TokenIds], Field(min_length=1, max_length=MAX_PROMPTS)]
+    prompt: Annotated[
+        str | TokenIds | Annotated[list[str] | list[TokenIds], Field(min_length=1, max_length=MAX_PROMPTS)],
+        Field(json_schema_extra=document.no_empty_text),
+    ]
     max_tokens: Annotated[int, Field(ge=1)] | None = 16
     n: Annotated[int, Field(ge=1, le=MAX_CHOICES)] | None = None
     best_of: Annotated[int, Field(ge=1, le=MAX_CHOICES)] | None = None
