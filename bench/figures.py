@@ -218,7 +218,10 @@ def command(folder: Path, document: Path) -> None:
     if "quant" in found:
         rows = [row for row in found["quant"] if row["test"] == "yes"]
         draw(
-            folder / "alpha-quant", "A draft of fewer bits, by its F16 target", ("bits a weight", "α"), over_bits(rows)
+            folder / "alpha-quant",
+            "Drafts of fewer bits, for the same model in F16",
+            ("bits a weight", "α"),
+            over_bits(rows),
         )
     for name in {"replay", "replay_qwen"} & set(found):
         found[name] = beside(found[name])

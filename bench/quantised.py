@@ -84,15 +84,22 @@ def row(reading: Reading, base: Reading) -> dict[str, Any]:
 
 
 def claim(w4a16: Mapping[str, Any], fewer: Sequence[Mapping[str, Any]]) -> tuple[bool, str]:
-    """Whether the claim held, and a sentence. `fewer`: rows of fewer bits a weight, activations in 16."""
+    """Whether both halves of the claim held, and a sentence. `fewer`: rows of fewer bits, activations in 16 as well."""
     kept = w4a16["alpha"] >= HIGH
-    lost = all(row["alpha_high"] < w4a16["alpha_low"] for row in fewer)
-    others = ", ".join(f"{row['weights']} {row['alpha']:.3f}" for row in fewer)
-    words = {
-        (True, True): "holds: 4 bits keep α high, fewer don't",
-        (True, False): "holds in its first half only: 4 bits keep α high, but some of fewer bits aren't clearly lower",
-        (False, True): f"doesn't hold: fewer bits lower α, but 4 bits already leave it below {HIGH}",
-        (False, False): f"doesn't hold: 4 bits leave α below {HIGH}, and some of fewer bits aren't clearly lower",
-    }[kept, lost]
-    interval = f"{w4a16['alpha_low']:.3f} to {w4a16['alpha_high']:.3f}"
-    return kept and lost, f"The claim {words} (α: {w4a16['weights']} {w4a16['alpha']:.3f}, {interval}; {others})."
+    parts = [f"{_said(w4a16)} {'is' if kept else 'is not'} high ({HIGH} or more)"]
+    for row in fewer:
+        if row["alpha_high"] < HIGH:
+            how = "is not"
+        elif row["alpha_high"] < w4a16["alpha_low"]:
+            how = "is clearly lower, yet still high"
+        else:
+            how = "is not clearly lower"
+        parts.append(f"{_said(row)} {how}")
+    lost = [row["alpha_high"] < HIGH for row in fewer]
+    held = kept and all(lost)
+    word = "holds" if held else "holds in part" if kept and any(lost) else "doesn't hold"
+    return held, f"The claim {word}: α of {'; of '.join(parts)}."
+
+
+def _said(row: Mapping[str, Any]) -> str:
+    return f"{row['weights']}, {row['alpha']:.3f} ({row['alpha_low']:.3f} to {row['alpha_high']:.3f}),"

@@ -51,22 +51,24 @@ def test_a_base_that_was_in_4_bits_is_no_test() -> None:
 
 
 @pytest.mark.parametrize(
-    ("four", "two", "held", "says"),
+    ("four", "three", "two", "held", "says"),
     [
-        ((0.95, 0.93), (0.7, 0.75), True, "holds: 4 bits keep"),
-        ((0.95, 0.93), (0.92, 0.94), False, "first half only"),
-        ((0.85, 0.83), (0.7, 0.75), False, "already leave it below"),
-        ((0.85, 0.83), (0.82, 0.84), False, "aren't clearly lower"),
+        (0.95, 0.8, 0.7, True, ("holds:", "is high", "is not")),
+        (0.95, 0.92, 0.7, False, ("holds in part:", "is clearly lower, yet still high", "is not")),
+        (0.95, 0.945, 0.92, False, ("doesn't hold:", "is not clearly lower")),
+        (0.85, 0.8, 0.7, False, ("doesn't hold:", "is not high (0.9 or more)")),
     ],
 )
 def test_the_sentence_says_which_half_of_the_claim_held(
-    four: tuple[float, float], two: tuple[float, float], held: bool, says: str
+    four: float, three: float, two: float, held: bool, says: tuple[str, ...]
 ) -> None:
-    kept = {"weights": "W4A16", "alpha": four[0], "alpha_low": four[1], "alpha_high": 0.99}
-    fewer = {"weights": "W2A16", "alpha": two[0], "alpha_low": 0.1, "alpha_high": two[1]}
-    found, sentence = claim(kept, [fewer])
-    assert found is held
-    assert says in sentence
+    def found(weights: str, alpha: float) -> dict[str, Any]:
+        return {"weights": weights, "alpha": alpha, "alpha_low": alpha - 0.01, "alpha_high": alpha + 0.01}
+
+    holds, sentence = claim(found("W4A16", four), [found("W3A16", three), found("W2A16", two)])
+    assert holds is held
+    for part in says:
+        assert part in sentence
 
 
 def test_chapters_are_whole_and_every_twentieth_is_kept_back() -> None:
