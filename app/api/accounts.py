@@ -55,6 +55,11 @@ class Accounts:
         reason = generation.finished.reason if generation.finished else "cancelled"
         self._metrics.finished.labels(reason).inc()
 
+    def tenant_name(self, generation: Generation) -> str:
+        """Of whose generation it is; their id once the account is closed."""
+        account = self._open.get(generation.request.tenant, {}).get(generation)
+        return generation.request.tenant if account is None else account.tenant.name
+
     def running(self, tenant_id: str) -> int:
         """Its generations that are not over."""
         return sum(generation.finished is None for generation in self._open.get(tenant_id, ()))

@@ -116,7 +116,7 @@ def _streams(gateway: Gateway) -> Iterable[dict[str, Any]]:
         if held.generation.finished is None
     )
     of_answers = (
-        (generation.request.id, generation.request.tenant, "http", generation)
+        (generation.request.id, gateway.accounts.tenant_name(generation), "http", generation)
         for generation in list(gateway.answers)
         if generation.finished is None
     )

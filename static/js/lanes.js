@@ -31,7 +31,7 @@ export class Lanes {
   readColours() {
     const probe = document.createElement("span");
     this.#canvas.parentElement.append(probe);
-    for (const name of ["accent", "accepted-line", "corrected-line", "faint", "soft", "line", "ink", "sunken"]) {
+    for (const name of ["accent", "accepted-line", "corrected-line", "faint", "soft", "line", "ink", "on-step", "sunken"]) {
       probe.style.color = `var(--${name})`;
       this.#colours[name] = getComputedStyle(probe).color;
     }
@@ -128,9 +128,10 @@ export class Lanes {
   #step(pen, x, { began, at, queueMs, tokens }) {
     const [top, height] = LANES.cloud;
     const box = [x(began), top, Math.max(2, x(at) - x(began) - 1.5), height];
-    this.#block(pen, box, this.#colours.accent, 0.28 + 0.16 * Math.min(4, tokens - 1));
+    const strength = 0.28 + 0.16 * Math.min(4, tokens - 1);
+    this.#block(pen, box, this.#colours.accent, strength);
     if (tokens > 1 && box[2] > 12) {
-      pen.fillStyle = this.#colours.ink;
+      pen.fillStyle = this.#colours[strength > 0.5 ? "on-step" : "ink"];
       pen.fillText(String(tokens), box[0] + box[2] / 2 - 3, top + height / 2 + 4);
     }
     const waited = queueMs >= 1 ? `, after ${queueMs.toFixed(0)} ms in the queue` : "";

@@ -177,6 +177,7 @@ function makePlots(Plot, $, slots) {
   const common = (element) => ({
     width: element.clientWidth,
     height: HEIGHT,
+    padding: [6, 8, 0, 0],
     legend: { show: false },
     cursor: { show: false },
     axes: [

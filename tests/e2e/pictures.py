@@ -130,10 +130,12 @@ def _operations(browser: Browser, url: str, key: str, admin_key: str, size: str,
             tab.keyboard.press("Escape")
             tab.wait_for_selector("#send:not([hidden])")
     for tab in tabs:
-        tab.evaluate(_LOAD, [key, 6])
-        tab.fill("#question", "Say three times: the first rider breaks the wind, and the others follow.")
+        tab.fill("#question", "Say this nine times: the first rider breaks the wind, and the others follow behind.")
         tab.press("#question", "Enter")
-    board.wait_for_timeout(4000)
+        tab.locator(".text [data-origin]").first.wait_for()
+    for tab in tabs:
+        tab.evaluate(_LOAD, [key, 5])
+    board.wait_for_timeout(2500)
     board.screenshot(path=path)
     for page in (*tabs, board):
         page.close()

@@ -34,6 +34,16 @@ ARGUMENTS = [
     "--disable-sync",
 ]
 VERSES = "one rider leads and two follow. one rider leads and three follow. one rider leads and two follow the leader."
+CUT_SOCKETS = """
+const Real = WebSocket;
+window.sockets = [];
+window.WebSocket = class extends Real {
+  constructor(...given) { super(...given); window.sockets.push(this); }
+  send(data) { if (navigator.onLine) super.send(data); }
+  set onmessage(hear) { super.onmessage = (event) => { if (navigator.onLine) hear(event); }; }
+};
+"""
+"""Chromium leaves open sockets alone when it is told to be offline: with this, nothing passes them then."""
 ANSWER = '.answer[aria-busy="false"]'
 
 
@@ -82,10 +92,11 @@ async def text_of(page: Page) -> str:
     return shown
 
 
-async def test_a_conversation_in_hybrid(tmp_path: Path) -> None:
+@pytest.mark.parametrize("width", [1000, 390])
+async def test_a_conversation_in_hybrid(width: int, tmp_path: Path) -> None:
     async with (
         Gateway(tmp_path, Recital(VERSES), step_s=0.04) as gateway,
-        opened(gateway, f"#key={gateway.key}") as page,
+        opened(gateway, f"#key={gateway.key}", width=width) as page,
     ):
         assert "key" not in page.url
         await page.evaluate(

@@ -11,7 +11,7 @@ import pytest
 
 from edge.models import default_directory, pair
 from tests.e2e.gateway import Gateway
-from tests.e2e.test_page import ANSWER, CHROMIUM, ask, opened, text_of
+from tests.e2e.test_page import ANSWER, CHROMIUM, CUT_SOCKETS, ask, opened, text_of
 
 pytest.importorskip("playwright", reason="playwright drives the browser, and is not installed")
 pytest.importorskip("llama_cpp", reason="llama.cpp runs the target, and is not installed")
@@ -88,8 +88,28 @@ async def test_privacy_mode_local_sends_nothing(tmp_path: Path) -> None:
         await expect(page.locator(".left-body")).to_have_text("Nothing.")
 
 
-async def test_draft_only_answers_without_a_token_of_the_question_going_up(tmp_path: Path) -> None:
+async def test_reload_and_offline_go_on_with_the_answer_and_it_is_the_apis(tmp_path: Path) -> None:
     async with Gateway(tmp_path, target()) as gateway, opened(gateway) as page:
+        await page.add_init_script(CUT_SOCKETS)
+        sent = await _ready(page, gateway)
+        await _choose(page, drafter="ngram", policy="eager", temperature="0", length="512")
+        await ask(page, "Write the numbers from 1 to 300 in words, one on each line.")
+        await expect(page.locator(".text [data-origin]").nth(5)).to_be_attached()
+        await page.reload()
+        await expect(page.locator(".text [data-origin]").nth(12)).to_be_attached()
+        await page.context.set_offline(True)
+        await expect(page.locator(".answer[data-away]")).to_be_attached()
+        await page.context.set_offline(False)
+        await page.wait_for_selector(ANSWER, timeout=200_000)
+        assert await page.locator(ANSWER).get_attribute("data-reason") != "error"
+        assert [json.loads(frame)[0] for frame in sent].count("resume") >= 2
+        await page.evaluate("navigator.clipboard.writeText = async (text) => { window.copied = text; }")
+        await page.locator(ANSWER).get_by_text("Copy").click()
+        assert await page.evaluate("window.copied") == await _by_api(gateway, sent)
+
+
+async def test_draft_only_answers_without_a_token_of_the_question_going_up(tmp_path: Path) -> None:
+    async with Gateway(tmp_path, target()) as gateway, opened(gateway, width=390) as page:
         sent = await _ready(page, gateway)
         await _choose(page, privacy="draft_only", length="64")
         await ask(page, QUESTION)

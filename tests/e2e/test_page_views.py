@@ -9,7 +9,7 @@ import pytest
 
 from tests.app.serving import Steps
 from tests.e2e.gateway import Gateway
-from tests.e2e.test_page import ANSWER, CHROMIUM, VERSES, Recital, ask, opened, text_of
+from tests.e2e.test_page import ANSWER, CHROMIUM, CUT_SOCKETS, VERSES, Recital, ask, opened, text_of
 
 pytest.importorskip("playwright", reason="playwright drives the browser, and is not installed")
 from playwright.async_api import Page, Response, expect
@@ -115,14 +115,7 @@ async def test_offline_and_back_goes_on_with_the_answer(closing: bool, tmp_path:
         Gateway(tmp_path, Recital(long), step_s=0.01, sleep=steps.wait) as gateway,
         opened(gateway) as page,
     ):
-        await page.add_init_script(
-            """const Real = WebSocket; window.sockets = [];
-               window.WebSocket = class extends Real {
-                 constructor(...given) { super(...given); window.sockets.push(this); }
-                 send(data) { if (navigator.onLine) super.send(data); }
-                 set onmessage(hear) { super.onmessage = (event) => { if (navigator.onLine) hear(event); }; }
-               };"""
-        )
+        await page.add_init_script(CUT_SOCKETS)
         await page.goto(f"{gateway.url}/?again#key={gateway.key}")
         await page.click("#settings-button")
         await page.select_option("#length", "512")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -47,6 +48,16 @@ async def test_it_shows_the_streams_that_run_and_none_of_their_text(tmp_path: Pa
         assert picture["load"]["running"] == 1
         assert picture["load"]["last_step"][0] >= 1
         assert "secret" not in json.dumps(picture)
+        body = {"model": MODEL, "messages": [{"role": "user", "content": "a secret question"}]}
+        asked = asyncio.create_task(
+            client.post(f"{gateway.url}/v1/chat/completions", json=body, headers=gateway.headers)
+        )
+        await until(lambda: bool(gateway.gateway.answers))
+        picture = (await client.get(f"{gateway.url}/admin/overview", headers=HEADERS)).json()
+        assert {stream["kind"] for stream in picture["streams"]} == {"device", "http"}
+        assert {stream["tenant"] for stream in picture["streams"]} == {"default"}
+        steps.run_free()
+        await asked
         assert gateway.key not in json.dumps(picture)
 
 
