@@ -294,6 +294,17 @@ def disclosure(
 
 
 @app.command()
+def start(
+    rounds: Annotated[int, typer.Option(help="How often each is started.", min=1)] = 5,
+    as_json: Json = False,
+) -> None:
+    """Cold start and memory of `paceline-edge` before the model loads, and after (half a minute)."""
+    from bench import start as bench
+
+    bench.command(Report(as_json=as_json), rounds)
+
+
+@app.command()
 def drafters(
     tokens: Annotated[int, typer.Option(help="Of each of the six answers.", min=16)] = 64,
     contract: Annotated[bool, typer.Option(help="Run the contract's tests as well.")] = True,

@@ -1,7 +1,7 @@
 """The gateway's OpenAI-compatible side, as a device uses it: which models there are, and an answer without any drafts.
 
 CloudError             the message says what to do
-├── Unreachable        no connection, or it broke
+├── Unreachable        no connection, or it broke; Intercepted, if somebody else answers
 ├── KeyRefused         401 or 403
 └── Refused            any other error answer
 """
@@ -19,6 +19,7 @@ import msgspec
 
 from edge.address import is_loopback, require_tls
 from edge.errors import EdgeError, Unreachable
+from edge.intercepted import by_answer, by_certificate
 from edge.protocol.frames import Message, ModelInfo, Sampling
 
 
@@ -74,7 +75,8 @@ class Cloud:
         try:
             response = await self._http.get("/v1/models")
         except (httpx2.HTTPError, ssl.SSLError) as error:
-            raise Unreachable(_unreachable(self.url, error)) from error
+            raise _unreachable(self.url, error) from error
+        _own(self.url, response)
         if response.is_error:
             raise _refusal(response.status_code, response.content)
         return tuple(model["id"] for model in response.json()["data"])
@@ -88,6 +90,7 @@ class Cloud:
         reason, tokens, down = "", 0, 0
         try:
             async with self._http.stream("POST", "/v1/chat/completions", content=body, headers=headers) as response:
+                _own(self.url, response)
                 if response.is_error:
                     raise _refusal(response.status_code, await response.aread())
                 async for line in response.aiter_lines():
@@ -104,7 +107,7 @@ class Cloud:
                         if text := (choice.get("delta") or {}).get("content"):
                             yield Piece(text)
         except (httpx2.HTTPError, ssl.SSLError) as error:
-            raise Unreachable(_unreachable(self.url, error)) from error
+            raise _unreachable(self.url, error) from error
         yield Done(tokens, reason, len(body), down)
 
 
@@ -136,8 +139,16 @@ def _request(messages: Sequence[Message], model: str, sampling: Sampling, max_to
     return request
 
 
-def _unreachable(url: str, error: Exception) -> str:
-    return f"no gateway answers at {url} ({str(error) or type(error).__name__})"
+def _unreachable(url: str, error: Exception) -> Unreachable:
+    text = f"no gateway answers at {url} ({str(error) or type(error).__name__})"
+    return by_certificate(url, error) or Unreachable(text)
+
+
+def _own(url: str, response: httpx2.Response) -> None:
+    """Raises Intercepted if this isn't a gateway's answer."""
+    kind, location = response.headers.get("Content-Type", ""), response.headers.get("Location", "")
+    if (stranger := by_answer(url, response.status_code, kind=kind, location=location)) is not None:
+        raise stranger
 
 
 def _refusal(status: int, body: bytes) -> Refused:

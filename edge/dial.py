@@ -8,22 +8,20 @@ a network that wants its users to sign in first. Proxies come from the environme
 from __future__ import annotations
 
 import asyncio
-import ssl
 from typing import Final
-from urllib.parse import urlsplit
 
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus, InvalidURI, ProxyError
 from websockets.typing import Subprotocol
 
 from edge.address import is_loopback
-from edge.errors import Intercepted, Unreachable, from_close, from_frame
+from edge.errors import Unreachable, from_close, from_frame
+from edge.intercepted import by_answer, by_certificate
 from edge.protocol.errors import ProtocolError, Unauthorised, VersionMismatch
 from edge.protocol.frames import Codec, Error, Hello, Welcome
 from edge.protocol.padding import ENVELOPE_BYTES
 
 _CLOSE_S: Final = 1.0
-_SIGN_IN: Final = "Does this network want you to sign in first? Open a web page, then try again."
 
 
 class _Direct(connect):
@@ -55,16 +53,13 @@ async def dial(url: str, hello: Hello, codec: Codec, timeout_s: float) -> tuple[
                 raise
     except InvalidStatus as refusal:
         raise _refused(url, refusal.response.status_code, refusal.response.headers.get("Location", "")) from refusal
-    except ssl.SSLCertVerificationError as error:
-        reason = f"its certificate is not valid ({error.verify_message})"
-        raise Intercepted(f"who answers at {url} is not the gateway: {reason}. {_SIGN_IN}") from error
     except ProxyError as error:
         raise Unreachable(f"the proxy on the way to {url} refuses: {error}") from error
     except InvalidURI as error:
         raise Unreachable(f"{url} is not a gateway's address") from error
     except (OSError, InvalidHandshake, EOFError) as error:  # OSError: TimeoutError is one
         reason = "no answer" if isinstance(error, TimeoutError) else str(error) or type(error).__name__
-        raise Unreachable(f"no gateway at {url}: {reason}") from error
+        raise by_certificate(url, error) or Unreachable(f"no gateway at {url}: {reason}") from error
 
 
 async def _greet(socket: ClientConnection, hello: Hello, codec: Codec) -> Welcome:
@@ -90,9 +85,6 @@ def close_error(closed: ConnectionClosed) -> ProtocolError | None:
 def _refused(url: str, status: int, location: str) -> Exception:
     if status in (401, 403):
         return Unauthorised(f"the gateway at {url} refused the key (HTTP {status})")
-    if 300 <= status < 400:
-        host = urlsplit(location).hostname or "elsewhere"
-        return Intercepted(f"{url} sends us to {host}, which no gateway does. {_SIGN_IN}")
-    if status in (200, 511):
-        return Intercepted(f"{url} answers with a web page (HTTP {status}), not as a gateway. {_SIGN_IN}")
-    return Unreachable(f"{url} answered HTTP {status}: not a gateway, or one that isn't ready")
+    # Whatever its type: a gateway answers here with 101 or an error.
+    stranger = by_answer(url, status, location=location)
+    return stranger or Unreachable(f"{url} answered HTTP {status}: not a gateway, or one that isn't ready")

@@ -12,6 +12,7 @@ import httpx2
 
 from edge.address import is_loopback, require_tls
 from edge.errors import Unreachable
+from edge.intercepted import by_answer, by_certificate
 
 _PASSED: Final = ("content-type", "retry-after", "x-request-id", "cache-control")
 _PASSED_PREFIX: Final = "x-ratelimit-"
@@ -54,7 +55,7 @@ class Proxy:
         await self._http.aclose()
 
     async def send(self, method: str, path: str, body: bytes = b"") -> Passed:
-        """Raises Unreachable."""
+        """Raises Unreachable; Intercepted, if somebody else answers."""
         life = AsyncExitStack()
         headers = {"Content-Type": "application/json"} if body else {}
         try:
@@ -62,7 +63,12 @@ class Proxy:
                 self._http.stream(method, path, content=body or None, headers=headers)
             )
         except (httpx2.HTTPError, ssl.SSLError) as error:
-            raise Unreachable(f"no gateway answers at {self.url} ({str(error) or type(error).__name__})") from error
+            text = f"no gateway answers at {self.url} ({str(error) or type(error).__name__})"
+            raise by_certificate(self.url, error) or Unreachable(text) from error
+        kind, location = response.headers.get("Content-Type", ""), response.headers.get("Location", "")
+        if (stranger := by_answer(self.url, response.status_code, kind=kind, location=location)) is not None:
+            await life.aclose()
+            raise stranger
         passed = {
             name: value
             for name, value in response.headers.items()

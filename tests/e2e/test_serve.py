@@ -200,6 +200,22 @@ async def test_without_a_gateway_the_device_answers_alone_if_it_may(tmp_path: Pa
         assert (await client.get(f"{url}/v1/models")).status_code == 503
 
 
+async def test_behind_a_sign_in_page_the_device_answers_alone_and_says_why(tmp_path: Path) -> None:
+    async def portal(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 7\r\n\r\nsign in")
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(portal, "127.0.0.1", 0)
+    settings = device_settings(tmp_path, f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", "k")
+    async with server, endpoint(settings, DRAFTER, local=True) as url, httpx2.AsyncClient(timeout=30) as client:
+        answered = await client.post(f"{url}/v1/chat/completions", json=CHAT | {"temperature": 0})
+        assert answered.headers["x-paceline-path"] == "local"
+        assert answered.headers["x-paceline-why"].count("answers with a web page") == 2
+        assert (await client.get(f"{url}/v1/models")).status_code == 503
+
+
 async def test_in_privacy_local_nothing_leaves(gateway: Gateway, tmp_path: Path) -> None:
     async with both(gateway, tmp_path, local=True) as (client, url):
         body = CHAT | {"paceline": {"privacy": "local"}}

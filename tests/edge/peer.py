@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -97,7 +98,7 @@ Play = Callable[[Peer], Awaitable[None]]
 
 
 @asynccontextmanager
-async def playing(play: Play, *, port: int = 0) -> AsyncIterator[str]:
+async def playing(play: Play, *, port: int = 0, tls: ssl.SSLContext | None = None) -> AsyncIterator[str]:
     """Serve `play`, once per socket; gives the URL. What a play raises, losing its socket aside, fails the test."""
     failures: list[Exception] = []
     count = 0
@@ -114,7 +115,7 @@ async def playing(play: Play, *, port: int = 0) -> AsyncIterator[str]:
             await peer.close(4429, "the play failed")  # a close that the edge doesn't try to mend
 
     async with serve(
-        handle, "127.0.0.1", port, subprotocols=[Subprotocol(name) for name in SUBPROTOCOLS], compression=None
+        handle, "127.0.0.1", port, subprotocols=[Subprotocol(name) for name in SUBPROTOCOLS], compression=None, ssl=tls
     ) as server:
         try:
             yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"

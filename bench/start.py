@@ -1,0 +1,64 @@
+"""`bench start`: what a start of the device's side takes before the model loads, and memory before and after.
+
+Each case is a process of its own, started several times: seconds by the clock and of CPU to its end, and the most
+memory it held. `alone` is the program without a command; the others import what their command needs before the model.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+from statistics import median
+from typing import Any, Final
+
+from bench.report import Report, machine
+
+_ROOT: Final = Path(__file__).parents[1]
+_LLAMA: Final = "edge.drafters.llama_cpp"
+CASES: Final = {
+    "alone (--help)": "import edge.cli, contextlib\nwith contextlib.suppress(SystemExit): edge.cli.app(['--help'])",
+    "chat, n-gram drafts": "import edge.cli, edge.chat, edge.drafters.ngram",
+    "chat, llama.cpp": f"import edge.cli, edge.chat, {_LLAMA}",
+    "serve, llama.cpp": f"import edge.cli, edge.serve.command, {_LLAMA}",
+    "serve, the model loaded": (
+        f"import edge.cli, edge.serve.command\nfrom {_LLAMA} import LlamaCppDrafter\n"
+        "from edge.models import default_directory, pair\nLlamaCppDrafter(pair(default_directory()).draft).close()"
+    ),
+}
+BOUND_S: Final = 1.5
+"""For all but the last."""
+
+
+def once(code: str) -> tuple[float, float, int]:
+    """Seconds by the clock, seconds of CPU, bytes held at most."""
+    began = time.perf_counter()
+    output = [(os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)]
+    pid = os.posix_spawn(sys.executable, [sys.executable, "-c", code], os.environ, file_actions=output)
+    _, status, used = os.wait4(pid, 0)
+    taken = time.perf_counter() - began
+    if status:
+        raise RuntimeError(f"the start failed with status {status}: {code}")
+    unit = 1 if sys.platform == "darwin" else 1024
+    return taken, used.ru_utime + used.ru_stime, used.ru_maxrss * unit
+
+
+def run(rounds: int) -> list[dict[str, Any]]:
+    rows = []
+    os.chdir(_ROOT)
+    for name, code in CASES.items():
+        once(code)  # bytecode and the disk's cache
+        measured = [once(code) for _ in range(rounds)]
+        clock, cpu, memory = (median(values) for values in zip(*measured, strict=True))
+        rows.append({"start": name, "seconds": clock, "cpu_s": cpu, "memory_mb": round(memory / 1e6)})
+    return rows
+
+
+def command(report: Report, rounds: int) -> None:
+    rows = run(rounds)
+    report.table(f"starts, median of {rounds}", rows)
+    report.result({"rows": rows, "bound_s": BOUND_S, "machine": machine()})
+    slow = [row["start"] for row in rows[:-1] if row["seconds"] >= BOUND_S]
+    if slow:
+        raise SystemExit(f"over {BOUND_S} s before the model: {', '.join(slow)}")
