@@ -3,10 +3,10 @@
 At each place of the target's greedy answers the drafter proposes a token behind the target's text, is told the right
 one, and goes on: α is the share of the target's tokens that it would have said, silence counting as wrong. Tokens a
 second: of runs of 8 proposals, one after the other, as the draft-ahead loop makes them. Contract: what every drafter
-must keep (bench/contract.py), in a table of its own.
+must keep (bench/contract.py); a drafter without rates has no runtime here, or only a script.
 
-"by text, through bytes" is the same 4-bit model, but its text goes through a tokenizer of single bytes and back to the
-target's tokens: what handing drafts over as text costs when the tokenizers agree as little as they can.
+"By text" is the same 4-bit model, but its text goes through a tokenizer of single bytes and back to the target's
+tokens: what handing drafts over as text costs when the tokenizers agree as little as they can.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def run(tokens: int) -> dict[str, Any]:
     model = LlamaCppDrafter(files.draft, streams=1, threads=1)
     drafters: dict[str, Callable[[], Drafter]] = {
         "llama.cpp": lambda: model,
-        "by text, through bytes": lambda: by_bytes(model, model.vocabulary),
+        "by text": lambda: by_bytes(model, model.vocabulary),
         "n-gram": NgramDrafter,
     }
     rows = [{"drafter": name} | measure(make(), answers) for name, make in drafters.items()]
@@ -91,11 +91,14 @@ def run(tokens: int) -> dict[str, Any]:
 
 def command(report: Report, tokens: int, *, with_contract: bool) -> None:
     found = run(tokens)
-    report.table(f"drafters against the target's {found['tokens']} tokens", found["rows"])
-    if with_contract:
-        outcomes = contract.run()
-        found["contract"] = [{"drafter": name, "contract": str(outcome)} for name, outcome in outcomes.items()]
-        report.table("the contract of drafters", found["contract"])
+    outcomes = contract.run() if with_contract else {}
+    rows = {row["drafter"]: row for row in found["rows"]}
+    found["rows"] = [
+        rows.get(name, {"drafter": name}) | {"contract": str(outcome)} for name, outcome in outcomes.items()
+    ]
+    found["rows"] = found["rows"] or list(rows.values())
+    columns = ("drafter", "alpha", "silent", "tokens_per_s", "contract")
+    report.table(f"drafters against the target's {found['tokens']} tokens", found["rows"], columns)
     report.result(found)
-    if with_contract and any(outcome.counts["failed"] for outcome in outcomes.values()):
+    if any(outcome.counts["failed"] for outcome in outcomes.values()):
         raise SystemExit("a drafter breaks the contract")

@@ -47,6 +47,8 @@ export class Connection {
   #trips = [];
   #waiters = [];
   #padding = null;
+  /** Bytes of the largest frame that the gateway takes. */
+  #most = Infinity;
   /** Of the socket, where it is padded; null: frames leave at once. */
   #outbox = null;
   #cadence = null;
@@ -195,6 +197,7 @@ export class Connection {
     this.problem = "";
     this.#attempt = 0;
     this.#watch = this.#environment.setInterval(() => this.#listen(), PING_MS);
+    this.#most = frame.limits.frame_bytes;
     if (this.#padding !== null) {
       this.#outbox = new Outbox(frame.limits.draft_tokens);
       this.#cadence = new Cadence(this.#padding.tickMs);
@@ -241,7 +244,7 @@ export class Connection {
     const [outbox, cadence] = [this.#outbox, this.#cadence];
     this.#tick = this.#environment.setTimeout(() => {
       const frame = outbox.take();
-      this.#transmit(frame, pad(frame && encode(frame), this.#padding));
+      this.#transmit(frame, pad(frame && encode(frame), this.#padding, this.#most));
       cadence.sent(this.#environment.now(), this.#streams.size > 0);
       if (outbox !== this.#outbox) return; // what was sent has ended the socket
       this.#tick = null;

@@ -21,6 +21,14 @@ test("every envelope of the vectors is made as it stands there, and opened again
   }
 });
 
+test("filling up goes no further than the gateway takes", () => {
+  const frame = JSON.stringify(["open", 1, "m".repeat(2900)]);
+  assert.equal(pad(frame, PADDING, 3000).length, 3032);
+  assert.equal(pad(frame, PADDING).length, 4096);
+  const longer = JSON.stringify(["open", 1, "m".repeat(3100)]);
+  assert.ok(pad(longer, PADDING, 3000).length > longer.length, "nothing is cut");
+});
+
 test("an envelope in an envelope, or around what is no frame, is malformed", () => {
   for (const inner of [pad("null", PADDING), "7", '"x"'])
     assert.throws(() => decodeEdge(pad(inner, PADDING)), MalformedFrame);

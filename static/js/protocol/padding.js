@@ -7,14 +7,19 @@ import { MalformedFrame } from "./errors.js";
 
 export const PADDING = Object.freeze({ size: 512, tickMs: 50 });
 export const RUN_TICKS = 64;
+export const ENVELOPE_BYTES = 32;
 const encoder = new TextEncoder();
 
-/** `message` (an encoded frame; null: nothing to say) in its envelope. */
-export function pad(message, { size, tickMs }) {
+/**
+ * `message` (an encoded frame; null: nothing to say) in its envelope. `most`: bytes of the largest frame that the receiver
+ * takes; filling up doesn't go past it.
+ */
+export function pad(message, { size, tickMs }, most = Infinity) {
   const head = `["pad",${size},${tickMs},${message ?? "null"},"`;
   const length = encoder.encode(head).length + 2;
   let full = size;
   while (full < length) full *= 2;
+  full = Math.max(length, Math.min(full, most + ENVELOPE_BYTES));
   return `${head}${" ".repeat(full - length)}"]`;
 }
 
