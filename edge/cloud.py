@@ -12,15 +12,18 @@ import ssl
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any
+from typing import TypeVar
 
 import httpx2
 import msgspec
+from msgspec import Struct
 
 from edge.address import is_loopback, require_tls
 from edge.errors import EdgeError, Unreachable
 from edge.intercepted import by_answer, by_certificate
 from edge.protocol.frames import Message, ModelInfo, Sampling
+
+T = TypeVar("T")
 
 
 class Refused(EdgeError):
@@ -48,6 +51,37 @@ class Done:
     """Of the request's body."""
     bytes_down: int
     """Of the answer's body, event-stream framing included."""
+
+
+class _Delta(Struct):
+    content: str | None = None
+
+
+class _Choice(Struct):
+    delta: _Delta | None = None
+    finish_reason: str | None = None
+
+
+class _Usage(Struct):
+    completion_tokens: int = 0
+
+
+class _Fault(Struct):
+    message: str = "the answer broke off"
+
+
+class _Chunk(Struct):
+    choices: tuple[_Choice, ...] = ()
+    usage: _Usage | None = None
+    error: _Fault | None = None
+
+
+class _Model(Struct):
+    id: str
+
+
+class _Models(Struct):
+    data: tuple[_Model, ...]
 
 
 class Cloud:
@@ -79,7 +113,7 @@ class Cloud:
         _own(self.url, response)
         if response.is_error:
             raise _refusal(response.status_code, response.content)
-        return tuple(model["id"] for model in response.json()["data"])
+        return tuple(model.id for model in _read(response.content, _Models).data)
 
     async def answer(
         self, messages: Sequence[Message], model: str, sampling: Sampling, max_tokens: int | None
@@ -98,14 +132,14 @@ class Cloud:
                     data = line.removeprefix("data:").strip()
                     if not line.startswith("data:") or data == "[DONE]":
                         continue
-                    chunk: dict[str, Any] = msgspec.json.decode(data)
-                    if "error" in chunk:
-                        raise Refused(str(chunk["error"].get("message", "the answer broke off")))
-                    tokens = (chunk.get("usage") or {}).get("completion_tokens", tokens)
-                    for choice in chunk.get("choices", ()):
-                        reason = choice.get("finish_reason") or reason
-                        if text := (choice.get("delta") or {}).get("content"):
-                            yield Piece(text)
+                    chunk = _read(data, _Chunk)
+                    if chunk.error is not None:
+                        raise Refused(chunk.error.message)
+                    tokens = chunk.usage.completion_tokens if chunk.usage is not None else tokens
+                    for choice in chunk.choices:
+                        reason = choice.finish_reason or reason
+                        if choice.delta is not None and choice.delta.content:
+                            yield Piece(choice.delta.content)
         except (httpx2.HTTPError, ssl.SSLError) as error:
             raise _unreachable(self.url, error) from error
         yield Done(tokens, reason, len(body), down)
@@ -139,6 +173,13 @@ def _request(messages: Sequence[Message], model: str, sampling: Sampling, max_to
     return request
 
 
+def _read(data: str | bytes, kind: type[T]) -> T:
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except ValueError as error:  # DecodeError and UnicodeDecodeError are such
+        raise Refused("What came from the gateway's address is not a gateway's answer.") from error
+
+
 def _unreachable(url: str, error: Exception) -> Unreachable:
     text = f"no gateway answers at {url} ({str(error) or type(error).__name__})"
     return by_certificate(url, error) or Unreachable(text)
@@ -155,7 +196,7 @@ def _refusal(status: int, body: bytes) -> Refused:
     """An OpenAI-shaped error answer as an exception."""
     try:
         message = str(msgspec.json.decode(body)["error"]["message"]).rstrip(".")
-    except (msgspec.DecodeError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError):
         message = f"the gateway answered with HTTP status {status}"
     if status in (401, 403):
         return KeyRefused(f"The gateway refused the API key: {message}. Set PACELINE_API_KEY or give --key.")

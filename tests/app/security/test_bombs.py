@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import json
 import struct
@@ -112,6 +113,21 @@ async def test_a_hostile_schema_is_refused_or_costs_no_more_than_its_answer(runn
     async with httpx2.AsyncClient(base_url=running.url, headers=running.headers, timeout=20) as client:
         answer = await client.post("/v1/chat/completions", json=body)
         assert answer.status_code in (200, 400), answer.text
+        assert (await client.get("/readyz")).status_code == 200
+
+
+@module
+async def test_a_schema_that_runs_into_the_librarys_limits_ends_its_own_answer_alone(running: Running) -> None:
+    schema = {"type": "object", "properties": {"": {"$ref": "#"}}, "required": [""]}
+    form = {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}
+    body: dict[str, Any] = {"model": MODEL, "max_tokens": 200, "messages": [{"role": "user", "content": "x"}]}
+    async with httpx2.AsyncClient(base_url=running.url, headers=running.headers, timeout=30) as client:
+        deep, plain = await asyncio.gather(
+            client.post("/v1/chat/completions", json=body | {"response_format": form}),
+            client.post("/v1/chat/completions", json=body),
+        )
+        assert deep.status_code in (200, 503)
+        assert plain.status_code == 200
         assert (await client.get("/readyz")).status_code == 200
 
 
