@@ -10,6 +10,8 @@ const MODES = {
   draft_only: "draft_only: no token of the question; the drafts tell of it all the same",
   local: "local: nothing left this device",
 };
+/** What `open` holds where it holds no question. */
+const NO_QUESTION = "which model, how long and how sampled, to open the stream";
 const KINDS = {
   open: "the question and what came before it, to open the stream",
   draft: "drafted tokens, as ids",
@@ -53,7 +55,8 @@ export class DisclosureView {
     );
     const rows = [...entry.kinds].map(([kind, { frames, bytes: size, tokens }]) => {
       const row = make("tr");
-      row.append(make("th", { scope: "row" }, kind), make("td", {}, KINDS[kind] ?? ""));
+      const holds = kind === "open" && entry.mode === "draft_only" ? NO_QUESTION : KINDS[kind];
+      row.append(make("th", { scope: "row" }, kind), make("td", {}, holds ?? ""));
       for (const number of [frames, tokens || "", size]) row.append(make("td", { class: "number" }, String(number)));
       return row;
     });

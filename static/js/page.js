@@ -184,7 +184,8 @@ function showChoices() {
 
 /** What a person should know before asking, and nothing that isn't so. */
 function leaves() {
-  const sent = disclosure.bytes ? ` Sent by this tab: ${bytes(disclosure.bytes).join(" ")}.` : "";
+  const empty = settings().sizes === "padded" ? ", empty envelopes not counted" : "";
+  const sent = disclosure.bytes ? ` Sent by this tab: ${bytes(disclosure.bytes).join(" ")}${empty}.` : "";
   return what() + sent;
 }
 

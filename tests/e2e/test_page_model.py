@@ -124,6 +124,7 @@ async def test_draft_only_answers_without_a_token_of_the_question_going_up(tmp_p
         assert {frame[0] for frame in frames} <= {"hello", "ping", "open", "draft"}
         await page.click("[data-view=left]")
         await expect(page.locator(".left summary")).to_contain_text("no token of the question")
+        await expect(page.locator(".left-body")).not_to_contain_text("question")
         await expect(page.locator(".left-body pre")).to_have_count(1)  # the drafts; no messages
 
 

@@ -39,7 +39,9 @@ export class ModelDrafter {
     await llama.samplingInit({ temp: 0 });
     // wllama 2.4 lists as many empty pieces as there are tokens before the tokens' own.
     const vocabulary = (await llama.getVocab()).slice(-llama.getLoadedContextInfo().n_vocab);
-    return new ModelDrafter(llama, { name, context, vocabulary });
+    const drafter = new ModelDrafter(llama, { name, context, vocabulary });
+    drafter.warm().catch(() => {}); // the first question tells, if it can't
+    return drafter;
   }
 
   constructor(llama, { name, context, vocabulary }) {
@@ -48,6 +50,12 @@ export class ModelDrafter {
     this.#context = context;
     this.name = name;
     this.threads = llama.getNumThreads();
+  }
+
+  /** Compute what the template writes before any question: a tab's prefill is slow, and the cloud doesn't wait for it. */
+  async warm() {
+    const [one, other] = [await this.encode(asking("1")), await this.encode(asking("?"))];
+    await this.candidates(one.slice(0, agreement(one, other)), 1);
   }
 
   begin(prompt, { committed = [], sampling = {} } = {}) {
@@ -96,6 +104,10 @@ export class ModelDrafter {
     await this.#llama.decode(tokens.slice(keep), {});
     this.#cached = tokens;
   }
+}
+
+function asking(content) {
+  return [{ role: "user", content }];
 }
 
 /** One stream's place in a model: of this drafter, or of any that has `candidates` and `endsAt`. */
