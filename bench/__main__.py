@@ -308,12 +308,13 @@ def start(
 def drafters(
     tokens: Annotated[int, typer.Option(help="Of each of the six answers.", min=16)] = 64,
     contract: Annotated[bool, typer.Option(help="Run the contract's tests as well.")] = True,
+    pair: Which = "smollm2",
     as_json: Json = False,
 ) -> None:
     """α and tokens a second of each drafter that runs here, and how it keeps the contract (about 4 minutes)."""
     from bench import drafters as bench
 
-    bench.command(Report(as_json=as_json), tokens, with_contract=contract)
+    bench.command(Report(as_json=as_json), _pair(pair), tokens, with_contract=contract)
 
 
 @app.command()

@@ -6,24 +6,27 @@ second: of runs of 8 proposals, one after the other, as the draft-ahead loop mak
 must keep (bench/contract.py); a drafter without rates has no runtime here, or only a script.
 
 "By text" is the same 4-bit model, but its text goes through a tokenizer of single bytes and back to the target's
-tokens: what handing drafts over as text costs when the tokenizers agree as little as they can.
+tokens: what handing drafts over as text costs when the tokenizers agree as little as they can. With another pair than
+the embedded one it is the embedded draft model, of another family than the target.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from bench import contract
 from bench.byte_vocabulary import END, ByteVocabulary
+from bench.pairs import fetched
 from bench.report import Report
 from edge.drafters.base import Drafter
 from edge.drafters.by_text import ByTextDrafter
 from edge.drafters.llama_cpp import LlamaCppDrafter
 from edge.drafters.ngram import NgramDrafter
 from edge.evaluate import PROMPTS, Reader
-from edge.models import default_directory, pair
+from edge.models import Pair
 from edge.openai.vocabulary import Vocabulary
 from edge.protocol.frames import Message, Sampling
 
@@ -71,32 +74,40 @@ def by_bytes(drafter: LlamaCppDrafter, target: Vocabulary) -> Drafter:
     return ByTextDrafter(through, target, markup=drafter.markup, own=end)
 
 
-def run(tokens: int) -> dict[str, Any]:
-    files = pair(default_directory())
+def run(files: Pair, tokens: int, embedded: Path | None = None) -> dict[str, Any]:
+    """`embedded`: a draft model of another family than the pair's; None: the pair is the embedded one."""
     reader = Reader(files.target, 1)
     render = reader.model.vocabulary.render
     prompts = [render([Message("user", prompt)]) for prompt in PROMPTS]
     answers = [(prompt, reader.greedy(prompt, tokens)) for prompt in prompts]
-    reader.close()
     model = LlamaCppDrafter(files.draft, streams=1, threads=1)
     drafters: dict[str, Callable[[], Drafter]] = {
         "llama.cpp": lambda: model,
         "by text": lambda: by_bytes(model, model.vocabulary),
         "n-gram": NgramDrafter,
     }
+    other = None
+    if embedded is not None:
+        other = LlamaCppDrafter(embedded, streams=1, threads=1)
+        target = reader.model.vocabulary
+        stranger = ByTextDrafter(other, target, markup=target.markup, own=other.markup)
+        drafters["by text"] = lambda: stranger
     rows = [{"drafter": name} | measure(make(), answers) for name, make in drafters.items()]
-    model.close()
+    for used in (model, other, reader):
+        if used is not None:
+            used.close()
     return {"answers": len(answers), "tokens": sum(len(output) for _, output in answers), "rows": rows}
 
 
-def command(report: Report, tokens: int, *, with_contract: bool) -> None:
-    found = run(tokens)
+def command(report: Report, pair: str, tokens: int, *, with_contract: bool) -> None:
+    files = fetched(report, pair)
+    embedded = None if pair == "smollm2" else fetched(report, "smollm2").draft
+    found = {"pair": pair} | run(files, tokens, embedded)
     outcomes = contract.run() if with_contract else {}
     rows = {row["drafter"]: row for row in found["rows"]}
-    found["rows"] = [
-        rows.get(name, {"drafter": name}) | {"contract": str(outcome)} for name, outcome in outcomes.items()
-    ]
-    found["rows"] = found["rows"] or list(rows.values())
+    for name, outcome in outcomes.items():
+        rows.setdefault(name, {"drafter": name})["contract"] = str(outcome)
+    found["rows"] = list(rows.values())
     columns = ("drafter", "alpha", "silent", "tokens_per_s", "contract")
     report.table(f"drafters against the target's {found['tokens']} tokens", found["rows"], columns)
     report.result(found)

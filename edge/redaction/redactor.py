@@ -8,6 +8,7 @@ from types import MappingProxyType
 
 from edge.protocol.frames import Message
 from edge.redaction.checked import cards, emails, ibans, keys, national_ids, phones
+from edge.redaction.gazetteer import ALSO_WORDS, NO_NAME, STARTERS
 from edge.redaction.names import addresses, names
 from edge.redaction.spans import Kind, Recogniser, Span, resolve
 from edge.redaction.uncued import uncued_names
@@ -33,6 +34,8 @@ class Redactor:
         self._originals: dict[str, str] = {}
         self._counts: dict[Kind, int] = {}
         self._reserved: set[str] = set()
+        self._parts: set[str] = set()
+        """Words of names: who was named in full is named by half later."""
 
     @property
     def originals(self) -> Mapping[str, str]:
@@ -43,7 +46,10 @@ class Redactor:
         for message in messages:  # what the user wrote in our own form is the user's, and no placeholder
             self._reserved.update(set(_LITERAL.findall(message.content)) - self._originals.keys())
             for span in self.find(message.content):
-                self._placeholder(message.content[span.start : span.end], span.kind)
+                value = message.content[span.start : span.end]
+                self._placeholder(value, span.kind)
+                if span.kind == "NAME":
+                    self._parts.update(filter(_tells, value.split()))
         return tuple(Message(message.role, self._replace(message.content)) for message in messages)
 
     def find(self, text: str) -> list[Span]:
@@ -62,9 +68,9 @@ class Redactor:
         """Also what no recogniser sees here but one saw elsewhere: a name that had its cue a sentence before."""
         if not self._placeholders:
             return text
-        longest = sorted(self._placeholders, key=len, reverse=True)
+        longest = sorted(self._placeholders.keys() | self._parts, key=len, reverse=True)
         pattern = "|".join(rf"{_edge(value[0], '<!')}{re.escape(value)}{_edge(value[-1], '!')}" for value in longest)
-        return re.sub(pattern, lambda match: self._placeholders[match.group()], text)
+        return re.sub(pattern, lambda match: self._placeholder(match.group(), "NAME"), text)
 
     def _placeholder(self, value: str, kind: Kind) -> str:
         if value not in self._placeholders:
@@ -75,6 +81,11 @@ class Redactor:
                     break
             self._placeholders[value], self._originals[name] = name, value
         return self._placeholders[value]
+
+
+def _tells(word: str) -> bool:
+    """Whether a word of a name is one by itself too."""
+    return len(word) > 2 and word[0].isupper() and word not in ALSO_WORDS | NO_NAME | STARTERS
 
 
 def _edge(character: str, look: str) -> str:

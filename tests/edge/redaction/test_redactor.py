@@ -16,6 +16,15 @@ def test_the_same_datum_keeps_its_placeholder_and_no_two_share_one() -> None:
     assert dict(redactor.originals) == {"[EMAIL_1]": "a@example.org", "[EMAIL_2]": "b@example.org"}
 
 
+def test_who_was_named_in_full_is_known_by_half() -> None:
+    redactor = Redactor(recognisers())
+    sent = redact(
+        redactor, "Thelma Brightwater and Mark Stone came.", "Brightwater was late. A stone, a Stone, a mark."
+    )
+    assert sent == ["[NAME_1] and [NAME_2] came.", "[NAME_3] was late. A stone, a [NAME_4], a mark."]
+    assert redactor.originals["[NAME_3]"] == "Brightwater"
+
+
 def test_what_had_its_cue_elsewhere_is_replaced_everywhere_and_in_whole_words() -> None:
     redactor = Redactor(recognisers())
     assert redact(redactor, "Ann said hello.", "My name is Ann.", "Annals are not Ann") == [
