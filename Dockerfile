@@ -1,7 +1,7 @@
 # The gateway with the llama.cpp engine on the CPU.
 #
 #   docker build -t paceline .
-#   docker run -p 8000:8000 -e PACELINE_SECRET=$(openssl rand -hex 32) -v paceline:/data paceline
+#   docker run --read-only --tmpfs /tmp -p 8000:8000 -e PACELINE_SECRET=$(openssl rand -hex 32) -v paceline:/data paceline
 #
 # The first start fetches the embedded model pair into the volume and prints an API key. For a model of your own:
 #   -v /path/to/models:/models -e PACELINE_MODEL_DIR=/models -e PACELINE_TARGET_MODEL=name.gguf
@@ -37,6 +37,7 @@ COPY --from=build /srv/paceline /srv/paceline
 COPY --from=page /srv/paceline/static/vendor /srv/paceline/static/vendor
 ENV PATH=/srv/paceline/.venv/bin:$PATH \
     PYTHONUNBUFFERED=1 \
+    PYTHONDONTWRITEBYTECODE=1 \
     PACELINE_HOST=0.0.0.0 \
     PACELINE_DATA_DIR=/data \
     PACELINE_MODEL_DIR=/data/models

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import shlex
 import socket
+import sqlite3
+from contextlib import closing
+from functools import partial
 from importlib import metadata
+from pathlib import Path
 from typing import Annotated, Any
 
 import httpx2
@@ -13,9 +17,10 @@ import typer
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
+from sqlalchemy.engine import make_url
 
 from app import tenants_cli
-from app.console import fail, load_settings, show
+from app.console import fail, load_settings, read_settings, show
 from app.engines import build_engine
 from app.main import StartError, create_app
 from app.plan.command import plan
@@ -90,18 +95,19 @@ def serve(
 
     With --engine vllm, what follows a `--` goes to vLLM: serve --engine vllm --model NAME -- --quantization fp8
     """
-    settings = load_settings(
-        host=host,
-        port=port,
-        engine=engine,
-        target_model=model,
-        target_id=model_id,
-        target_threads=threads,
-        engine_streams=streams,
-        context=context,
-        replicas=replicas,
-        vllm_args=shlex.join(context_.args) or None,
-    )
+    given = {
+        "host": host,
+        "port": port,
+        "engine": engine,
+        "target_model": model,
+        "target_id": model_id,
+        "target_threads": threads,
+        "engine_streams": streams,
+        "context": context,
+        "replicas": replicas,
+        "vllm_args": shlex.join(context_.args) or None,
+    }
+    settings = load_settings(**given)
     if context_.args and settings.engine != "vllm":
         fail(f"Unexpected: {shlex.join(context_.args)}. Only --engine vllm takes more, behind a --.")
     if settings.engine == "vllm" and settings.vllm_model.endswith(".gguf"):
@@ -124,7 +130,7 @@ def serve(
     if settings.engine == "vllm":
         Console(stderr=True).print(f"Starting vLLM with {settings.vllm_model}, a minute or so …", highlight=False)
     try:
-        server = AnnouncingServer(create_app(settings, built), settings)
+        server = AnnouncingServer(create_app(settings, built), settings, load=partial(read_settings, **given))
         server.run()
     except KeyboardInterrupt:
         return  # uvicorn has stopped cleanly, and then passes the signal on
@@ -138,6 +144,24 @@ def serve(
 
 
 app.command()(plan)
+
+
+@app.command()
+def backup(
+    target: Annotated[Path, typer.Argument(help="The copy; it must not exist yet.")],
+) -> None:
+    """Copy the database to a file, also while a gateway runs. SQLite only: PostgreSQL has pg_dump."""
+    url = make_url(load_settings().database)
+    if url.get_backend_name() != "sqlite":
+        fail(f"This database is PostgreSQL's: pg_dump --format=custom --file={target} {url.database}")
+    if not url.database or not Path(url.database).is_file():
+        fail(f"There is no database {url.database}.")
+    if target.exists():
+        fail(f"{target} exists already.")
+    with closing(sqlite3.connect(url.database)) as source, closing(sqlite3.connect(target)) as copy:
+        source.backup(copy)
+    target.chmod(0o600)
+    typer.echo(f"{url.database} is in {target}.")
 
 
 @app.command()

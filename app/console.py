@@ -16,13 +16,18 @@ from app.config import Settings
 def load_settings(**given: Any) -> Settings:
     """Settings, with what the command line gave on top; ends the program, naming the fault, if one is wrong."""
     try:
-        return Settings(**{name: value for name, value in given.items() if value is not None})
+        return read_settings(**given)
     except ValidationError as error:
         lines = []
         for fault in error.errors():
             name = "".join(f"PACELINE_{part}".upper() + ": " for part in fault["loc"][:1])
             lines.append(name + fault["msg"].removeprefix("Value error, "))
         fail("\n".join(lines))
+
+
+def read_settings(**given: Any) -> Settings:
+    """The same; raises ValidationError."""
+    return Settings(**{name: value for name, value in given.items() if value is not None})
 
 
 def show(table: Table) -> None:

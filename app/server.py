@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import signal
 import socket
+from collections.abc import Callable
 
 import uvicorn
 from fastapi import FastAPI
@@ -13,6 +15,7 @@ from app import bounds
 from app.api.deps import Gateway
 from app.config import Settings
 from app.main import running
+from app.reload import reload
 
 _STOP_S = 5
 """How long a stop waits for open responses, seconds."""
@@ -21,7 +24,9 @@ _STOP_S = 5
 class Server(uvicorn.Server):
     """Uvicorn, but HTTP answers in progress are ended when it stops, instead of waited for to their last token."""
 
-    def __init__(self, app: FastAPI, settings: Settings) -> None:
+    def __init__(self, app: FastAPI, settings: Settings, *, load: Callable[[], Settings] | None = None) -> None:
+        """`load`: reads the settings again, at SIGHUP; None: nothing does."""
+        self._load = load
         self.gateway: Gateway = app.state.gateway
         self.ready = asyncio.Event()
         """Set once it listens."""
@@ -60,6 +65,8 @@ class Server(uvicorn.Server):
             await self._life.aclose()
             raise
         if self.started:
+            if self._load is not None and hasattr(signal, "SIGHUP"):
+                asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reload, self.gateway, self._load)
             self.ready.set()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
