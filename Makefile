@@ -11,7 +11,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export CMAKE_ARGS ?= -DLLAVA_BUILD=OFF
 
 .DEFAULT_GOAL := help
-.PHONY: help run test page lint types imports audit sbom bench models install-vllm test-vllm lock clean
+.PHONY: help run test sim page lint types imports audit sbom bench models install-vllm test-vllm lock clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -21,6 +21,9 @@ run: $(VENV)/run.done page ## set up, start gateway and device, ask a question, 
 
 test: $(VENV)/test.done models page ## set up and run the tests
 	@$(BIN)/python -m pytest $(PYTEST)
+
+sim: $(VENV)/test.done ## simulate SEEDS=200 seeds with all their faults, or one: SEED=17 (docs/reliability.md)
+	@$(BIN)/python -m tests.sim $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),200)) $(SIM)
 
 page: ## fetch the page's libraries (npm); without npm it works in plain text, with n-gram drafts
 	@if command -v npm >/dev/null; then $(MAKE) --no-print-directory static/vendor/done || \

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime
 from importlib import metadata
 from typing import TYPE_CHECKING
@@ -84,15 +84,23 @@ def create_app(settings: Settings, engine: Engine | None = None) -> FastAPI:
     return app
 
 
-def build(settings: Settings, engine: Engine) -> Gateway:
-    repository = Repository(open_database(settings.database))
+def build(
+    settings: Settings,
+    engine: Engine,
+    repository: Repository | None = None,
+    *,
+    wall: Callable[[], datetime] = lambda: datetime.now(UTC),
+) -> Gateway:
+    """`repository`: what to use instead of the database that the settings name. `wall`: the time of day."""
+    repository = repository or Repository(open_database(settings.database))
     tenants = Tenants(
         repository,
         secret=settings.secret.get_secret_value(),
         cache_s=settings.key_cache_s,
         clock=time.monotonic,
+        wall=wall,
     )
-    usage = UsageCounter(repository, today=lambda: datetime.now(UTC).date())
+    usage = UsageCounter(repository, today=lambda: wall().date())
     quotas = Quotas(time.monotonic)
     metrics = Metrics(engine.load, lambda: len(streams), tenants=settings.metrics_tenants)
     accounts = Accounts(lambda: engine.model.id, usage, quotas, metrics)

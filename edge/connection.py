@@ -28,7 +28,7 @@ from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed
 
 from edge.address import require_tls, verify_url
-from edge.dial import close_error, dial
+from edge.dial import Dial, close_error, dial
 from edge.errors import Closed, ConnectionLost, EdgeError, Unreachable, from_frame, is_fatal
 from edge.outgoing import Observe, Outgoing
 from edge.protocol.errors import (
@@ -117,6 +117,7 @@ class Connection:
         allow_plain: bool = False,
         surroundings: Surroundings | None = None,
         padding: Padding | None = None,
+        dial: Dial = dial,
     ) -> None:
         """`url`: the gateway's base address. `observe` is told every frame that leaves, and its bytes.
 
@@ -133,6 +134,7 @@ class Connection:
         self._clock = clock
         self._sleep = sleep
         self._rng = rng or random.Random()  # noqa: S311 (jitter)
+        self._dial = dial
         self._roster = Roster()
         self._pulse = Pulse()
         self._padded = padding is not None
@@ -209,7 +211,7 @@ class Connection:
     # The life of a socket
 
     async def _connect(self) -> ClientConnection:
-        socket, self.welcome = await dial(self.url, self._hello, self._codec, self._timing.connect_s)
+        socket, self.welcome = await self._dial(self.url, self._hello, self._codec, self._timing.connect_s)
         self._outgoing.frame_bytes = self.limits.frame_bytes
         self._pulse.heard = self._clock()
         return socket
@@ -268,7 +270,8 @@ class Connection:
             for part in (self._read, self._outgoing.write, self._ping_along, self._watch)
         ]
         try:
-            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            done = [task for task in tasks if task.done()]
         finally:
             for task in tasks:
                 task.cancel()

@@ -8,6 +8,7 @@ a network that wants its users to sign in first. Proxies come from the environme
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from websockets.asyncio.client import ClientConnection, connect
@@ -22,6 +23,10 @@ from edge.protocol.frames import Codec, Error, Hello, Welcome
 from edge.protocol.padding import ENVELOPE_BYTES
 
 _CLOSE_S: Final = 1.0
+
+
+Dial = Callable[[str, Hello, Codec, float], Awaitable[tuple[ClientConnection, Welcome]]]
+"""What `dial` does, over whatever network."""
 
 
 class _Direct(connect):
@@ -47,12 +52,12 @@ async def dial(url: str, hello: Hello, codec: Codec, timeout_s: float) -> tuple[
                 close_timeout=_CLOSE_S,
             )
             try:
-                return socket, await _greet(socket, hello, codec)
+                return socket, await greet(socket, hello, codec)
             except BaseException:
                 socket.transport.abort()
                 raise
     except InvalidStatus as refusal:
-        raise _refused(url, refusal.response.status_code, refusal.response.headers.get("Location", "")) from refusal
+        raise refused(url, refusal.response.status_code, refusal.response.headers.get("Location", "")) from refusal
     except ProxyError as error:
         raise Unreachable(f"the proxy on the way to {url} refuses: {error}") from error
     except InvalidURI as error:
@@ -62,7 +67,8 @@ async def dial(url: str, hello: Hello, codec: Codec, timeout_s: float) -> tuple[
         raise by_certificate(url, error) or Unreachable(f"no gateway at {url}: {reason}") from error
 
 
-async def _greet(socket: ClientConnection, hello: Hello, codec: Codec) -> Welcome:
+async def greet(socket: ClientConnection, hello: Hello, codec: Codec) -> Welcome:
+    """Hello and welcome on a new socket. Raises Unreachable, or what the gateway answered."""
     if socket.subprotocol != codec.subprotocol:
         raise VersionMismatch(f"the gateway doesn't speak {codec.subprotocol}")
     try:
@@ -82,7 +88,8 @@ def close_error(closed: ConnectionClosed) -> ProtocolError | None:
     return None if closed.rcvd is None else from_close(closed.rcvd.code, closed.rcvd.reason)
 
 
-def _refused(url: str, status: int, location: str) -> Exception:
+def refused(url: str, status: int, location: str) -> Exception:
+    """What an HTTP answer in the place of a WebSocket means."""
     if status in (401, 403):
         return Unauthorised(f"the gateway at {url} refused the key (HTTP {status})")
     # Whatever its type: a gateway answers here with 101 or an error.

@@ -54,6 +54,7 @@ class Roster:
     def place_again(self, stream: Stream) -> None:
         """After a refused attachment: at once in another way, or when the cloud said to come again."""
         del self._placed[stream.session.stream]
+        self._turns.pop(stream.session.stream, None)
         if stream.retry_after_s is None:
             self.place(stream)
             return

@@ -7,6 +7,8 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable
 
+from starlette.websockets import WebSocketDisconnect
+
 from edge.protocol.frames import EDGE_FRAME_BYTES
 from edge.protocol.padding import Cadence, Padding, pad
 
@@ -26,9 +28,12 @@ class PacedSender:
         self._text = text
         self._waiting: deque[tuple[Message, asyncio.Future[None]]] = deque()
         self._wanted = asyncio.Event()
+        self._lost = False
 
     async def send(self, message: Message) -> None:
-        """Raises what sending it raised."""
+        """Raises what sending it raised; WebSocketDisconnect if nothing is sent any more."""
+        if self._lost:
+            raise WebSocketDisconnect(1006)
         sent = asyncio.get_running_loop().create_future()
         self._waiting.append((message, sent))
         self._wanted.set()
@@ -46,6 +51,7 @@ class PacedSender:
                 await self._tick()
                 cadence.sent(time.monotonic(), busy=self._busy())
         finally:
+            self._lost = True
             while self._waiting:
                 self._waiting.popleft()[1].cancel()
 

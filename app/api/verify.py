@@ -36,6 +36,8 @@ from edge.protocol import errors, frames
 router = APIRouter()
 log = structlog.get_logger("paceline.verify")
 
+_TIMER_S = 0.001
+"""By how much a timer may fire early, by rounding."""
 _ENDS_STREAM = (
     errors.UnknownStream,
     errors.TooManyStreams,
@@ -188,16 +190,19 @@ class Session:
         """The next message. Raises Idle once the socket has had neither streams nor frames for `idle_s`."""
         idle_s = self._limits.idle_s
         while True:
-            left_s = idle_s if self._attached else self._active_at + idle_s - time.monotonic()
+            left_s = idle_s if self._attached else self._idle_in_s()
             try:
                 async with asyncio.timeout(left_s):
                     message = await self.wire.receive()
             except TimeoutError:
-                if not self._attached and time.monotonic() - self._active_at >= idle_s:
+                if not self._attached and self._idle_in_s() < _TIMER_S:
                     raise errors.Idle(f"no streams and no frames for {idle_s:g} s") from None
                 continue
             self._active_at = time.monotonic()
             return message
+
+    def _idle_in_s(self) -> float:
+        return self._active_at + self._limits.idle_s - time.monotonic()
 
     # Frames
 

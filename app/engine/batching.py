@@ -51,8 +51,8 @@ class BatchingEngine:
         self._held_tokens = held_tokens
         self._clock = clock
         self._inbox = Inbox()
-        self._queued: set[Generation] = set()
-        self._live: set[Generation] = set()
+        self._queued: dict[Generation, None] = {}
+        self._live: dict[Generation, None] = {}
         self._load = Load(0, 0, 0, capacity.kv_tokens, 0.0)
         self.observer: Observer | None = None
         self._submitted: dict[Generation, float] = {}
@@ -101,9 +101,9 @@ class BatchingEngine:
         except ValueError as error:
             raise InvalidRequest(str(error)) from error
         generation = Generation(request, self, window=self._window)
-        self._queued.add(generation)
+        self._queued[generation] = None
         self._submitted[generation] = self._clock()
-        self._live.add(generation)
+        self._live[generation] = None
         self._inbox.submit(Submitted(generation, stream, output))
         return generation
 
@@ -154,7 +154,7 @@ class BatchingEngine:
         if self.observer is not None and load.last_step_s and load.last_step_s != before.last_step_s:
             self.observer.stepped(load.last_step_tokens, load.last_step_s)
         for generation in published.placed:
-            self._queued.discard(generation)
+            self._queued.pop(generation, None)
             if self.observer is not None:
                 self.observer.queued(now - self._submitted[generation])
             self._began[generation] = now
@@ -169,8 +169,8 @@ class BatchingEngine:
                 self._finish(generation, "error")
 
     def _forget(self, generation: Generation, now: float) -> None:
-        self._live.discard(generation)
-        self._queued.discard(generation)
+        self._live.pop(generation, None)
+        self._queued.pop(generation, None)
         self._submitted.pop(generation, None)
         began = self._began.pop(generation, None)
         if began is not None:

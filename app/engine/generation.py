@@ -73,7 +73,7 @@ class Generation:
         self._refusals = 0
         self._refused_below = 0
         self._windows = 0
-        self._readers: set[asyncio.Future[None]] = set()
+        self._readers: dict[asyncio.Future[None], None] = {}
         self._relay: tuple[Callable[[Progress], None], Callable[[int], None]] | None = None
 
     @property
@@ -182,11 +182,11 @@ class Generation:
 
     async def _change(self) -> None:
         future = asyncio.get_running_loop().create_future()
-        self._readers.add(future)
+        self._readers[future] = None
         try:
             await future
         finally:
-            self._readers.discard(future)
+            del self._readers[future]
 
     def _wake(self) -> None:
         for future in self._readers:

@@ -33,7 +33,7 @@ class Mail:
     submitted: list[Submitted] = field(default_factory=list)
     parks: dict[Generation, int | None] = field(default_factory=dict)
     offers: list[Offer] = field(default_factory=list)
-    cancels: set[Generation] = field(default_factory=set)
+    cancels: dict[Generation, None] = field(default_factory=dict)
     stop: bool = False
 
 
@@ -67,7 +67,7 @@ class Inbox:
 
     def cancel(self, generation: Generation) -> None:
         with self._changed:
-            self._mail.cancels.add(generation)
+            self._mail.cancels[generation] = None
             self._changed.notify()
 
     def stop(self) -> None:

@@ -106,16 +106,22 @@ class ScriptedEngine(BatchingEngine):
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
         fail_at: int | None = None,
+        kv_tokens: int | None = None,
+        reserve_tokens: int | None = None,
+        tenant_kv: float = 1.0,
     ) -> None:
+        """`kv_tokens`, `reserve_tokens`, `tenant_kv`: as in `Capacity`; the first is enough for all by default."""
         self.script = script or Script(ScriptVocabulary())
         capacity = Capacity(
             sequences=streams,
             context=context,
-            kv_tokens=streams * context,
+            kv_tokens=kv_tokens or streams * context,
             step_tokens=step_tokens,
             draft_tokens=draft_tokens,
             queue=queue,
             queue_s=queue_s,
+            reserve_tokens=reserve_tokens,
+            tenant_kv=tenant_kv,
         )
 
         def load_model() -> ScriptedModel:

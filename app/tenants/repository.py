@@ -4,25 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from alembic.config import Config
-from sqlalchemy import Connection, Row, event, insert, or_, select, text, update
+from sqlalchemy import Connection, Row, delete, event, insert, or_, select, text, update
 from sqlalchemy.dialects.postgresql import insert as postgres_insert
 from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 from sqlalchemy.engine import make_url
 from sqlalchemy.engine.interfaces import DBAPIConnection
-from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from alembic import command
-from app.tenants.tables import ApiKey, Tenant, Usage
+from app.tenants.tables import ApiKey, Tenant, Usage, UsageWriter
 from app.tenants.terms import TenantId, Terms
 
 _MIGRATING = 0x7061_6365
 """PostgreSQL's advisory lock of this number: of several gateways that start at once, one migrates."""
+_WRITERS_DAYS = 30
+"""A gateway that has written nothing for so long is gone; it may well run on, with a batch that is not in doubt."""
 _TERMS = tuple(field.name for field in fields(Terms))
 MIGRATIONS = Path(__file__).resolve().parent.parent.parent / "alembic"
 
@@ -63,6 +65,15 @@ class UsageRow:
 class UsageKey:
     tenant_id: str
     model: str
+    day: date
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Which of a writer's batches this is: they are numbered from 1 on, and the next follows once one is stored."""
+
+    writer: str
+    number: int
     day: date
 
 
@@ -184,12 +195,16 @@ class Repository:
             await connection.execute(update(ApiKey).where(ApiKey.id == id, earlier).values(revoked_at=at))
         return next(key for key in await self.keys() if key.id == id)
 
-    async def add_usage(self, counts: Mapping[UsageKey, Counts]) -> None:
-        """Add to what is stored, in one transaction."""
+    async def add_usage(self, counts: Mapping[UsageKey, Counts], batch: Batch) -> None:
+        """Add to what is stored, in one transaction, unless this batch is stored already: then the database had
+        committed it, and its answer was lost.
+        """
         if not counts:
             return
         upsert = sqlite_insert if self._database.dialect.name == "sqlite" else postgres_insert
         async with self._database.begin() as connection:
+            if not await _claim(connection, batch):
+                return
             for key, count in counts.items():
                 added = asdict(count)
                 statement = upsert(Usage).values(tenant_id=key.tenant_id, model=key.model, day=key.day, **added)
@@ -224,6 +239,21 @@ class Repository:
             )
             for row in rows
         ]
+
+
+async def _claim(connection: AsyncConnection, batch: Batch) -> bool:
+    """Note the batch as stored, in this transaction. False: it was."""
+    own = UsageWriter.id == batch.writer
+    stored = {"batch": batch.number, "day": batch.day}
+    # A first attempt that is still committing holds the row: this waits for it, and then finds the number taken.
+    found = await connection.execute(update(UsageWriter).where(own, UsageWriter.batch < batch.number).values(stored))
+    if found.rowcount:
+        return True
+    if (await connection.execute(select(UsageWriter.batch).where(own))).one_or_none() is not None:
+        return False
+    await connection.execute(delete(UsageWriter).where(UsageWriter.day < batch.day - timedelta(_WRITERS_DAYS)))
+    await connection.execute(insert(UsageWriter).values(id=batch.writer, **stored))
+    return True
 
 
 def _terms(row: Row[Any]) -> Terms:

@@ -58,3 +58,14 @@ class Usage(Base):
     verified: Mapped[int] = mapped_column(BigInteger)
     accepted: Mapped[int] = mapped_column(BigInteger)
     steps: Mapped[int] = mapped_column(BigInteger)
+
+
+class UsageWriter(Base):
+    """The last batch of usage that one life of a gateway has stored: sent again, it is not added again."""
+
+    __tablename__ = "usage_writers"
+
+    id: Mapped[str] = mapped_column(String(32), primary_key=True)
+    batch: Mapped[int] = mapped_column(BigInteger)
+    day: Mapped[date] = mapped_column(Date)
+    """When that was: rows of gateways that are long gone are deleted."""

@@ -7,7 +7,9 @@ import time
 from pathlib import Path
 
 import pytest
+from starlette.websockets import WebSocketDisconnect
 
+from app.api.paced import PacedSender
 from edge.connection import Connection
 from edge.drafters.scripted import ScriptedDrafter, right_with
 from edge.events import Committed
@@ -85,3 +87,19 @@ async def test_a_broken_envelope_is_the_peers_fault_alone(running: Running) -> N
         assert (await peer.expect(frames.Error)).code == "bad_frame"
         await peer.send(opening(1))
         assert (await peer.output(1))[0] == reference(running)
+
+
+async def test_who_sends_on_a_padded_socket_that_was_lost_is_told() -> None:
+    """Found by the simulation: a pong to a socket that had just been lost was waited for, for ever."""
+
+    async def transmit(message: bytes | str) -> None:
+        raise WebSocketDisconnect(1006)
+
+    sender = PacedSender(PADDING, transmit, lambda: True, text=False)
+    running = asyncio.create_task(sender.run())
+    with pytest.raises(WebSocketDisconnect):
+        await sender.send(b"\x92\xa4pong\x01")
+    with pytest.raises(WebSocketDisconnect):
+        await running
+    with pytest.raises(WebSocketDisconnect):
+        await asyncio.wait_for(sender.send(b"\x92\xa4pong\x02"), 5)
