@@ -259,7 +259,7 @@ class _Logging:
 
 
 def _note(world: World, name: str, text: str, why: Any) -> None:
-    world.trace("log", text)
+    world.trace("log", text.split()[0])
     cause = why[1] if isinstance(why, tuple) else sys.exc_info()[1] if why is True else why
     lines = traceback.format_exception(cause) if isinstance(cause, BaseException) else []
     with suppress(Violated):
