@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from alembic import command
 from app.cli import app
-from app.tenants.repository import Counts, Repository, UsageKey, open_database
+from app.tenants.repository import Batch, Counts, Repository, UsageKey, open_database
 from app.tenants.service import Tenants
 from app.tenants.terms import Terms
 from tests.app import databases
@@ -49,7 +49,7 @@ async def test_tenants_keys_and_usage_of_the_first_schema_are_all_there(database
     found = await tenants.authenticate(KEY)
     assert found is not None
     assert (found.name, found.terms) == ("acme", Terms())
-    await repository.add_usage({UsageKey("tn_1", "m", DAY): Counts(1, 1, 1, 1, 1, 1, 1)})
+    await repository.add_usage({UsageKey("tn_1", "m", DAY): Counts(1, 1, 1, 1, 1, 1, 1)}, Batch("w", 1, DAY))
     (row,) = await repository.usage(tenant="acme")
     assert (row.day, row.counts) == (DAY, Counts(2, 3, 4, 5, 6, 7, 8))
     assert (await tenants.set_terms("acme", Terms(weight=2))).terms.weight == 2
@@ -64,7 +64,7 @@ async def filled(url: str) -> str:
     key = await tenants.create_key("acme", "")
     owner = await tenants.authenticate(key)
     assert owner is not None
-    await repository.add_usage({UsageKey(owner.id, "m", DAY): Counts(completion=9)})
+    await repository.add_usage({UsageKey(owner.id, "m", DAY): Counts(completion=9)}, Batch("w", 1, DAY))
     await repository.close()
     return key
 
