@@ -11,15 +11,18 @@ export function drawCard(race) {
   const pen = canvas.getContext("2d");
   pen.fillStyle = INK.paper;
   pen.fillRect(0, 0, WIDTH, HEIGHT);
-  write(pen, "Paceline", EDGE, 92, `650 26px ${SANS}`, INK.ink);
+  drawMark(pen, EDGE, 72);
+  write(pen, "Paceline", EDGE + 40, 92, `650 26px ${SANS}`, INK.ink);
   const title = race.same ? "One question, one seed, the same text three times" : "One question, one seed";
   write(pen, title, EDGE, 158, `640 40px ${SANS}`, INK.ink);
   write(pen, fit(pen, `“${race.question.replace(/\s+/g, " ")}”`), EDGE, 204, `400 22px ${SANS}`, INK.soft);
   const slowest = Math.max(...race.runs.map(({ itl }) => itl));
-  race.runs.forEach((run, i) => drawRun(pen, run, 270 + i * 92, slowest));
+  race.runs.forEach((run, i) => drawRun(pen, run, 256 + i * 92, slowest));
   const added = race.network.rttMs > 0 ? `${race.network.rttMs} ms of round trip added in the page` : "no delay added";
-  const small = `${race.model}, drafts by ${race.drafter}, temperature ${race.temperature}, ${added}. Measured in this browser.`;
-  write(pen, small, EDGE, HEIGHT - 48, `400 18px ${SANS}`, INK.soft);
+  const small = `400 18px ${SANS}`;
+  const what = `${race.model}, drafts by ${race.drafter}, temperature ${race.temperature}.`;
+  write(pen, what, EDGE, HEIGHT - 70, small, INK.soft);
+  write(pen, `Measured in this browser, ${added}.`, EDGE, HEIGHT - 42, small, INK.soft);
   return canvas;
 }
 
@@ -29,6 +32,21 @@ export function saveCard(race) {
     Object.assign(document.createElement("a"), { href: address, download: "paceline-race.png" }).click();
     URL.revokeObjectURL(address);
   }, "image/png");
+}
+
+/** The riders, as in mark.svg. */
+function drawMark(pen, left, top) {
+  pen.strokeStyle = BARS.hybrid;
+  pen.lineWidth = 3.6;
+  pen.lineCap = "round";
+  [0.32, 0.62, 1].forEach((alpha, i) => {
+    pen.globalAlpha = alpha;
+    pen.beginPath();
+    pen.moveTo(left + 2 + 8 * i, top + 20);
+    pen.lineTo(left + 10 + 8 * i, top + 2);
+    pen.stroke();
+  });
+  pen.globalAlpha = 1;
 }
 
 function drawRun(pen, { id, name, itl, steps, tokens }, top, slowest) {
