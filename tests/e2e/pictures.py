@@ -9,6 +9,7 @@ fonts-jetbrains-mono).
 
 from __future__ import annotations
 
+import re
 import shutil
 import sys
 from collections.abc import Callable
@@ -129,10 +130,11 @@ def _operations(browser: Browser, url: str, key: str, admin_key: str, size: str,
         for tab in tabs:
             tab.keyboard.press("Escape")
             tab.wait_for_selector("#send:not([hidden])")
+    board.locator("#tiles div:nth-child(2) dd").filter(has_text=re.compile("^0")).wait_for()  # nobody in the queue
     for tab in tabs:
         tab.fill("#question", "Say this nine times: the first rider breaks the wind, and the others follow behind.")
         tab.press("#question", "Enter")
-        tab.locator(".text [data-origin]").first.wait_for()
+        tab.locator(".answer").last.locator("[data-origin]").first.wait_for()
     for tab in tabs:
         tab.evaluate(_LOAD, [key, 5])
     board.wait_for_timeout(2500)
@@ -146,7 +148,7 @@ _LOAD = """([key, count]) => {
     fetch("/v1/chat/completions", {
       method: "POST",
       headers: { authorization: `Bearer ${key}`, "content-type": "application/json" },
-      body: JSON.stringify({ model: document.querySelector("#model").value, max_tokens: 20 + 20 * i, stream: true,
+      body: JSON.stringify({ model: document.querySelector("#model").value, max_tokens: 20 + 10 * i, stream: true,
                              messages: [{ role: "user", content: "Explain how bread is made, in ten steps." }] }),
     });
 }"""
