@@ -289,15 +289,22 @@ class DraftScheduler(AsyncScheduler):
 
     def _rank(self) -> None:
         """vLLM takes the lowest priority first from those that wait, and the highest when memory must be freed."""
+        priorities: dict[str, int] = {}
+
+        def rank(request: Request) -> None:
+            stream = self._by_request.get(request.request_id)
+            if stream is not None:
+                if stream.tenant not in priorities:
+                    priorities[stream.tenant] = self.turns.priority(stream.tenant)
+                request.priority = priorities[stream.tenant]
+
         for request in self.running:
-            if request.request_id in self._by_request:
-                request.priority = self.turns.priority(self._by_request[request.request_id])
+            rank(request)
         if len(self.waiting) > 1 and len(self.running) < self.max_num_running_reqs:
             waiting = list(self.waiting)
             self.waiting.remove_requests(waiting)
             for request in waiting:
-                if request.request_id in self._by_request:
-                    request.priority = self.turns.priority(self._by_request[request.request_id])
+                rank(request)
                 self.waiting.add_request(request)
 
     def _part(self, name: str, stream: RemoteStream, before: int) -> Part:

@@ -16,7 +16,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from app.engine.acceptance import Acceptance, Record
 from app.engine.auto import Outlook
 from edge.protocol.frames import Policy
 from edge.protocol.ledger import Ledger
@@ -68,8 +67,8 @@ class RemoteStream:
     tenant: str = ""
     weight: float = 1.0
     drafter: str = ""
-    outlook: Outlook = field(default_factory=lambda: Outlook(Acceptance(Record())))
-    """What its drafts are worth."""
+    outlook: Outlook | None = None
+    """What its drafts are worth; of streams that are decided upon, from when they are queued."""
     park_at: int | None = None
     """Nobody reads it: it never holds and stops at this length, until somebody reads again."""
     steps: int = 0
@@ -121,7 +120,10 @@ class RemoteStream:
     def offer(self, epoch: int, start: int, tokens: Sequence[int], now: float) -> int | None:
         """Take a draft. Returns the lowest epoch that is taken again if it was refused."""
         new = epoch > self.verifier.epoch or not self.verifier.pending
-        offered = self.outlook.offer(self.verifier, epoch, start, tokens, now)
+        if self.outlook is None:
+            offered = self.verifier.offer(epoch, start, tokens)
+        else:
+            offered = self.outlook.offer(self.verifier, epoch, start, tokens, now)
         if new:
             self._arrived = now if self.verifier.pending else None
         return self.verifier.lowest_epoch if offered is Offered.REFUSED else None
@@ -139,7 +141,8 @@ class RemoteStream:
 
     def take(self, tokens: Sequence[int], checked: Sequence[int], now: float, step_s: float) -> None:
         """A step that checked the drafts `checked` gave `tokens`."""
-        self.outlook.take(self.verifier.pending, tokens, now)
+        if self.outlook is not None:
+            self.outlook.take(self.verifier.pending, tokens, now)
         self.verifier.stepping(checked)
         self.verifier.ledger.append(tokens)
         self.verifier.stepped(tokens, len(checked), now)

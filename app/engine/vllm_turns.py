@@ -66,15 +66,16 @@ class Turns:
         self._steps = 0
 
     def enter(self, stream: RemoteStream) -> None:
-        stream.outlook = Outlook(self._acceptances.of(stream.drafter, stream.tenant), stream.weight)
+        if stream.verifier.policy == "auto":
+            stream.outlook = Outlook(self._acceptances.of(stream.drafter, stream.tenant), stream.weight)
         self.fair.enter(stream.tenant)
 
     def leave(self, stream: RemoteStream) -> None:
         self.fair.leave(stream.tenant)
 
-    def priority(self, stream: RemoteStream) -> int:
-        """Microseconds charged per weight: the lowest goes first."""
-        return round(1e6 * self.fair.at(stream.tenant))
+    def priority(self, tenant: str) -> int:
+        """Of a tenant's requests, microseconds charged per weight: the lowest goes first."""
+        return round(1e6 * self.fair.at(tenant))
 
     def plan(self, seats: Sequence[Seat], now: float, *, others: int, room: int) -> Plan:
         """`others`: tokens in the step that aren't decided here. `room`: most drafts in all."""
@@ -129,4 +130,5 @@ class Turns:
             seat.stream.worthwhile = worthwhile
 
     def _turn(self, seat: Seat, pending: int) -> Turn:
+        assert seat.stream.outlook is not None  # noqa: S101  streams of policy `auto` get theirs in `enter`
         return Turn(seat.stream.outlook, pending, seat.context, self._limit, seat.stream.verifier.hold_s)

@@ -203,12 +203,13 @@ class Verifier:
 
     def _check_path(self, start: int, tokens: Sequence[int], fresh: int, new: int) -> Offered:
         """`fresh`: the first position of the draft that its epoch had not brought before; `new`: how many there are."""
-        end, pending_end = start + len(tokens), self.head + len(self.pending)
+        head = self.head
+        end, pending_end = start + len(tokens), head + len(self.pending)
         known = self.ledger.tokens[start:end]
-        known += self.pending[max(0, start - self.head) : max(0, end - self.head)]
+        known += self.pending[max(0, start - head) : max(0, end - head)]
         left = start + agreement(known, tokens)  # where the draft leaves what is known
         first = max(fresh, self._judged)
-        late = max(0, min(end, self.head) - first)
+        late = max(0, min(end, head) - first)
         matched = max(0, min(late, left - first))
         compared = min(late, matched + 1)
         self._judged = first + compared if compared else self._judged
@@ -217,14 +218,14 @@ class Verifier:
         if matched:
             self._vain_waits = 0
         if left < min(end, pending_end):
-            if left >= self.head:
+            if left >= head:
                 return self._refuse(new - matched)
             self._dead = True
             self.stats.dropped += new - matched
             return Offered.DROPPED
         rest = tokens[len(known) :][: max(0, self.held_tokens - len(self.pending))]
         self.pending.extend(rest)
-        self.stats.dropped += max(0, min(end, self.head) - fresh) - matched  # behind the head, but sent before
+        self.stats.dropped += max(0, min(end, head) - fresh) - matched  # behind the head, but sent before
         if left + len(rest) < end:  # what is past `held_tokens` counts as never received, should it come again
             self.stats.dropped += end - left - len(rest)
             self._seen = left + len(rest)
