@@ -129,6 +129,7 @@ class DraftScheduler(AsyncScheduler):
         self._ended: Any = None
         """The step (SchedulerOutput) whose output is being taken, and how long it took."""
         self._ended_s = 0.0
+        self._now = 0.0
         self.alarm: Alarm | None = None
 
     # What utility calls do.
@@ -176,7 +177,7 @@ class DraftScheduler(AsyncScheduler):
             self.requests[name].spec_token_ids = []  # else as many drafts as a drafter in the worker would make
 
     def update_from_output(self, scheduler_output: Any, model_runner_output: Any) -> Any:
-        now = time.monotonic()
+        now = self._now = time.monotonic()
         self._ended, self._ended_s = scheduler_output, self.turns.seconds(now)
         streams = {name: self._by_request.get(name) for name in scheduler_output.num_scheduled_tokens}
         before = {name: stream.head for name, stream in streams.items() if stream is not None}
@@ -196,7 +197,7 @@ class DraftScheduler(AsyncScheduler):
         if stream is not None:
             checked = self._ended.scheduled_spec_decode_tokens.get(request.request_id, ())
             stream.step_tokens = self._ended.total_num_scheduled_tokens
-            stream.take(result[0], checked, time.monotonic(), self._ended_s)
+            stream.take(result[0], checked, self._now, self._ended_s)
         return result
 
     def update_draft_token_ids(self, draft_token_ids: Any) -> None:

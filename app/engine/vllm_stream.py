@@ -109,9 +109,9 @@ class RemoteStream:
         """Whether it should be stepped at `now` (seconds), behind `flying` tokens."""
         if self.park_at is not None:
             return self.head + flying < self.park_at
-        if flying and self.verifier.policy in ("hold", "sync"):
-            return len(self.verifier.pending) > flying
-        return self.verifier.ready(now)
+        if self.verifier.policy in ("eager", "auto"):
+            return True
+        return len(self.verifier.pending) > flying if flying else self.verifier.ready(now)
 
     def waits_until(self) -> float | None:
         """When it becomes due by itself, if it is waiting for a draft."""
@@ -135,7 +135,7 @@ class RemoteStream:
 
     def candidates(self, limit: int, now: float, flying: int = 0) -> list[int]:
         """At most `limit` drafts for the step that begins now: no more than can be of use."""
-        count = min(limit, self.draftable(flying))
+        count = min(limit, self.draftable(flying)) if self.verifier.pending else 0
         self.queue_s = now - self._arrived if count > 0 and self._arrived is not None else 0.0
         return self.verifier.pending[flying : flying + count]
 

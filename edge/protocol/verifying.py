@@ -129,7 +129,7 @@ class Verifier:
         if self._dead:
             self.stats.dropped += new
             return Offered.DROPPED
-        if start > self.head + len(self.pending) or not all(0 <= token < self.vocabulary for token in tokens):
+        if start > self.head + len(self.pending) or (tokens and not 0 <= min(tokens) <= max(tokens) < self.vocabulary):
             return self._refuse(new)
         return self._check_path(start, tokens, max(start, seen), new)
 
@@ -205,6 +205,8 @@ class Verifier:
         """`fresh`: the first position of the draft that its epoch had not brought before; `new`: how many there are."""
         head = self.head
         end, pending_end = start + len(tokens), head + len(self.pending)
+        if start == pending_end:  # nothing to compare it with
+            return self._keep(tokens, end)
         known = self.ledger.tokens[start:end]
         known += self.pending[max(0, start - head) : max(0, end - head)]
         left = start + agreement(known, tokens)  # where the draft leaves what is known
@@ -223,12 +225,16 @@ class Verifier:
             self._dead = True
             self.stats.dropped += new - matched
             return Offered.DROPPED
-        rest = tokens[len(known) :][: max(0, self.held_tokens - len(self.pending))]
-        self.pending.extend(rest)
         self.stats.dropped += max(0, min(end, head) - fresh) - matched  # behind the head, but sent before
-        if left + len(rest) < end:  # what is past `held_tokens` counts as never received, should it come again
-            self.stats.dropped += end - left - len(rest)
-            self._seen = left + len(rest)
+        return self._keep(tokens[len(known) :], end)
+
+    def _keep(self, tokens: Sequence[int], end: int) -> Offered:
+        """Of a draft that ends at `end`: what goes on from what is pending."""
+        room = max(0, self.held_tokens - len(self.pending))
+        self.pending.extend(tokens[:room])
+        if room < len(tokens):  # what is past `held_tokens` counts as never received, should it come again
+            self.stats.dropped += len(tokens) - room
+            self._seen = end - len(tokens) + room
         return Offered.TAKEN
 
 

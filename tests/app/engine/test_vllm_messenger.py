@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from app.engine.vllm_messenger import Messenger
+from tests.app.serving import until
 
 
 class Core:
@@ -29,7 +30,7 @@ async def turns(count: int = 3) -> None:
 
 async def test_one_call_a_turn_without_waiting_for_the_last() -> None:
     core = Core()
-    messenger = Messenger(core.call, lambda *_: None)
+    messenger = Messenger(core.call, lambda *_: None, gap_s=0.0)
     messenger.offer("a", 0, 0, (1,))
     messenger.offer("b", 0, 0, (2,))
     await turns()
@@ -44,7 +45,7 @@ async def test_one_call_a_turn_without_waiting_for_the_last() -> None:
 
 async def test_refusals_come_back() -> None:
     core, refused = Core(), list[tuple[str, int]]()
-    messenger = Messenger(core.call, lambda stream, epoch: refused.append((stream, epoch)))
+    messenger = Messenger(core.call, lambda stream, epoch: refused.append((stream, epoch)), gap_s=0.0)
     messenger.offer("a", 0, 5, (1,))
     await turns()
     core.answers[0].set_result([["a", 1]])
@@ -54,7 +55,7 @@ async def test_refusals_come_back() -> None:
 
 async def test_what_comes_while_too_much_is_under_way_waits_and_its_number_is_bounded() -> None:
     core = Core()
-    messenger = Messenger(core.call, lambda *_: None, bound=3)
+    messenger = Messenger(core.call, lambda *_: None, bound=3, gap_s=0.0)
     for i in range(40):
         messenger.offer("a", 0, i, (1,))
         await turns()
@@ -67,7 +68,7 @@ async def test_what_comes_while_too_much_is_under_way_waits_and_its_number_is_bo
 
 async def test_a_dead_engine_is_no_fault_here() -> None:
     core = Core()
-    messenger = Messenger(core.call, lambda *_: None)
+    messenger = Messenger(core.call, lambda *_: None, gap_s=0.0)
     messenger.offer("a", 0, 0, (1,))
     await turns()
     core.answers[0].set_exception(RuntimeError("gone"))
@@ -75,4 +76,16 @@ async def test_a_dead_engine_is_no_fault_here() -> None:
     messenger.park("a", None)
     await turns()
     assert core.calls[-1] == ("paceline_park", [("a", None)])
+    await messenger.close()
+
+
+async def test_what_comes_right_behind_a_call_goes_together() -> None:
+    core = Core()
+    messenger = Messenger(core.call, lambda *_: None, gap_s=0.02)
+    for i in range(5):
+        messenger.offer("a", 0, i, (1,))
+        await turns()
+    assert len(core.calls) == 1
+    await until(lambda: len(core.calls) == 2)
+    assert core.calls[1] == ("paceline_offer", [("a", 0, i, (1,)) for i in range(1, 5)])
     await messenger.close()
