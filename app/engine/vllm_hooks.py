@@ -14,8 +14,10 @@ TESTED: Final = "0.32.0"
 """The version that the plugin was written against."""
 
 
-def missing_hooks() -> list[str]:
-    """The names of the hooks that the installed vLLM lacks or has otherwise; empty: it will do."""
+def missing_hooks(*, ahead: bool = False) -> list[str]:
+    """The names of the hooks that the installed vLLM lacks or has otherwise; empty: it will do. `ahead`: for planning
+    steps ahead too.
+    """
     from vllm.config import SchedulerConfig, SpeculativeConfig
     from vllm.outputs import RequestOutput
     from vllm.v1.core.sched.async_scheduler import AsyncScheduler
@@ -47,6 +49,8 @@ def missing_hooks() -> list[str]:
         (rejection_sampler.RejectionSampler, "forward", ("metadata", "draft_probs", "logits", "sampling_metadata")),
         (rejection_sampler, "expand_batch_to_tokens", ("x", "cu_num_tokens", "num_tokens", "replace_from")),
     )
+    if ahead:
+        takes += _of_the_runner()
     wanting = [
         f"{owner.__name__}.{name}({', '.join(names)})" for owner, name, names in takes if not _takes(owner, name, names)
     ]
@@ -67,11 +71,21 @@ def missing_hooks() -> list[str]:
     return wanting + [f"self.{name}" for name in attributes if f"self.{name}" not in source]
 
 
-def require_hooks() -> None:
+def _of_the_runner() -> tuple[tuple[Any, str, tuple[str, ...]], ...]:
+    from vllm.v1.worker.gpu_model_runner import GPUModelRunner
+
+    return (
+        (GPUModelRunner, "_bookkeeping_sync", ("self", "scheduler_output", "sampler_output")),
+        (GPUModelRunner, "_prepare_input_ids", ("self", "scheduler_output")),
+        (GPUModelRunner, "_copy_valid_sampled_token_count", ("next_token_ids", "valid_sampled_tokens_count")),
+    )
+
+
+def require_hooks(*, ahead: bool = False) -> None:
     """Raises RuntimeError, in one line, if the installed vLLM won't do."""
     import vllm
 
-    missing = missing_hooks()
+    missing = missing_hooks(ahead=ahead)
     if missing:
         raise RuntimeError(
             f"vLLM {vllm.__version__} lacks what Paceline's plugin needs (written for {TESTED}): {', '.join(missing)}"

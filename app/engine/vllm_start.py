@@ -44,7 +44,7 @@ def start(plan: Plan) -> Any:
     """A running AsyncLLM. Blocks for the half minute that it takes. Raises RuntimeError or ValueError, saying why."""
     os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")  # both are read when vllm is imported
     os.environ.setdefault("VLLM_LOGGING_STREAM", "ext://sys.stderr")
-    require_hooks()
+    require_hooks(ahead=plan.ahead)
     from vllm.v1.engine.async_llm import AsyncLLM
 
     arguments = engine_args(plan)
