@@ -89,7 +89,7 @@ class Settings(BaseSettings):
     """vLLM plans a step while the one before still runs."""
     scripted_step_ms: float = Field(default=30.0, ge=0)
 
-    default_policy: Policy = "eager"
+    default_policy: Policy = "auto"
     hold_ms: float = Field(default=1000.0, ge=0, le=60_000)
 
     frame_bytes: int = Field(default=1 << 20, ge=1024)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -17,6 +17,7 @@ NETWORKS = f"Of {', '.join(PROFILES)}; round-trip times in ms; or all."
 Which = Annotated[str, typer.Option("--pair", help=f"Of models: {', '.join(PAIRS)} (1.5 GB, fetched once).")]
 Asks = Annotated[str, typer.Option("--set", help=f"Of prompts: {', '.join(SETS)}.")]
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=__doc__)
+AutoTarget = Literal["both", "F16", "Q4_1"]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object as the last line of standard output.")]
 
 
@@ -144,12 +145,14 @@ def edges(
 def auto(
     tokens: Annotated[int, typer.Option(help="Of each answer.", min=8, max=384)] = 96,
     rounds: Annotated[int, typer.Option(help="How often all policies take turns.", min=1)] = 3,
+    target: Annotated[AutoTarget, typer.Option(help="The F16 target, or the Q4_1 draft model's file as one.")] = "both",
     as_json: Json = False,
 ) -> None:
     """Policy auto beside cloud-only, eager and hold: 8 streams on the F16 and the 4-bit target (about 6 minutes)."""
     from bench import auto as bench
 
-    bench.command(Report(as_json=as_json), bench.Settings(tokens, rounds))
+    targets = ("F16", "Q4_1") if target == "both" else (target,)
+    bench.command(Report(as_json=as_json), bench.Settings(tokens, rounds, targets=targets))
 
 
 @app.command()

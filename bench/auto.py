@@ -45,6 +45,7 @@ class Settings:
     """Of each answer, exactly."""
     rounds: int = 3
     streams: int = 8
+    targets: tuple[str, ...] = ("F16", "Q4_1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,8 +262,9 @@ def command(report: Report, settings: Settings) -> None:
     rows: list[dict[str, Any]] = []
     summary: list[dict[str, Any]] = []
     with report.progress() as progress:
-        task = progress.add_task("measurements", total=2 * len(SCHEMES) * (settings.rounds + 1))
-        for name, target in (("F16", files.target), ("Q4_1", files.draft)):
+        task = progress.add_task("measurements", total=len(settings.targets) * len(SCHEMES) * (settings.rounds + 1))
+        for name in settings.targets:
+            target = {"F16": files.target, "Q4_1": files.draft}[name]
             tallies, tapes, draft_s = asyncio.run(run(target, files.draft, settings, lambda: progress.advance(task)))
             judge_all(tallies, tapes, target, settings.tokens, report.say)
             found = [tally.row(name, draft_s) for tally in tallies]

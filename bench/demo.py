@@ -1,4 +1,4 @@
-"""`bench demo`: the embedded model pair for real, cloud-only beside eager and hold.
+"""`bench demo`: the embedded model pair for real, cloud-only beside eager, hold and auto.
 
 The gateway with the F16 target and the device with its 4-bit draft each have a process, a core and one thread; between
 them is the delaying proxy. Greedy, so the text must be the same whichever way it came.
@@ -30,6 +30,7 @@ SCHEMES: tuple[tuple[str, Policy], ...] = (
     ("busy", "eager"),
     ("eager", "eager"),
     ("hold", "hold"),
+    ("auto", "auto"),
 )
 """`busy` is cloud-only while the device drafts for nobody: both models share one machine's memory, as they never do in
 use."""
@@ -103,17 +104,19 @@ class Network:
                 self.parted.append(Parting(prompt, f"{scheme}, RTT {self.rtt_ms:g} ms", at, reference, answer.tokens))
 
     def row(self) -> dict[str, Any]:
-        cloud, eager, hold = (self.sums[scheme] for scheme in ("cloud", "eager", "hold"))
+        cloud, eager, hold, auto = (self.sums[scheme] for scheme in ("cloud", "eager", "hold", "auto"))
         return {
             "rtt_ms": self.rtt_ms,
             "cloud_itl_ms": cloud.itl_ms,
             "busy_cloud_itl_ms": self.sums["busy"].itl_ms,
             "eager_itl_ms": eager.itl_ms,
             "hold_itl_ms": hold.itl_ms,
+            "auto_itl_ms": auto.itl_ms,
             "alpha": _mean(eager.alphas),
             "identical": all(parting.tie for parting in self.parted),
             "ties": sum(parting.tie for parting in self.parted),
             "eager_over_cloud": eager.itl_ms / cloud.itl_ms,
+            "auto_over_cloud": auto.itl_ms / cloud.itl_ms,
             "eager_over_busy_cloud": eager.itl_ms / self.sums["busy"].itl_ms,
             "eager_steps_per_token": eager.steps / max(1, eager.tokens),
             "hold_steps_per_token": hold.steps / max(1, hold.tokens),

@@ -43,6 +43,7 @@ def test_long_answers_weigh_more_and_a_changed_text_is_told() -> None:
             "busy": answer(same, 0.040, steps=3),
             "eager": answer(same, 0.030, steps=2, alpha=0.9),
             "hold": answer(same, 0.025, steps=1),
+            "auto": answer(same, 0.030, steps=2),
         },
     )
     assert network.row()["identical"]
@@ -53,6 +54,7 @@ def test_long_answers_weigh_more_and_a_changed_text_is_told() -> None:
             "busy": answer(other, 0.050, steps=11),
             "eager": answer(other, 0.018, steps=5, alpha=0.7),
             "hold": answer((*other[:7], 99), 0.025, steps=4),
+            "auto": answer(other, 0.018, steps=5),
         },
     )
     row = network.row()
