@@ -203,8 +203,8 @@ class Cluster:
                 continue
             await asyncio.sleep(_WATCH_S)
 
-    def dial(self, weather: Weather, address: Callable[[], int]) -> Callable[..., Any]:
-        """What a device in that place calls to connect."""
+    def dial(self, weather: Weather) -> Callable[..., Any]:
+        """What a device calls to connect, over such a network."""
 
         async def dial(url: str, hello: Hello, codec: Codec, timeout_s: float) -> tuple[DeviceEnd, Welcome]:
             try:

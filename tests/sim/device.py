@@ -62,7 +62,6 @@ class Device:
         """Which network it is in."""
         self.outputs: dict[Job, list[int]] = {job: [] for job in plan.jobs}
         self.done: dict[Job, str] = {}
-        self.opens: dict[Job, int] = dict.fromkeys(plan.jobs, 0)
         self.random = Random(f"device {world.plan.seed} {number}")
         loop = world.loop
         self.drafter = FailingDrafter(
@@ -123,7 +122,6 @@ class Device:
         )
         text: list[str] = []
         first = not output
-        self.opens[job] += 1
         events = runtime.generate(request)
         try:
             async for event in events:
@@ -170,7 +168,7 @@ class Device:
             surroundings=Surroundings(
                 loop.time, uptime=lambda: loop.time() + self.slept_s, own_address=lambda peer: str(self.address)
             ),
-            dial=world.cluster.dial(plan.weather, lambda: self.address),
+            dial=world.cluster.dial(plan.weather),
         )
 
     async def _leave(self) -> None:

@@ -94,10 +94,6 @@ class VirtualLoop(asyncio.BaseEventLoop):
         if process.tasks:
             self.call_later(0.01, self._reap, process)
 
-    def pending(self) -> list[asyncio.TimerHandle]:
-        """Timers that will fire."""
-        return [handle for handle in self._scheduled if not handle.cancelled()]
-
     def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> Any:  # type: ignore[override]
         return super().run_in_executor(threads.Executor() if executor is None else executor, func, *args)
 

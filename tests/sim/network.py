@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
@@ -133,13 +133,7 @@ class Link:
         self.device, self.gateway = device, gateway
         self.up = Way(f"{number}↑", weather, random, trace)
         self.down = Way(f"{number}↓", weather, random, trace)
-        self.moved = False
-        """The device has left the network that this link is on."""
         self.up.on_goodbye = self._device_left
-
-    @property
-    def over(self) -> bool:
-        return self.up.lost and self.down.lost
 
     def cut(self, *, device_in: float | None = 0.0, gateway_in: float | None = 0.0) -> None:
         """What is on its way is lost. Each side finds out after so many seconds; None: never by itself."""
@@ -280,9 +274,3 @@ def _size(message: Message | Goodbye) -> int:
 def _as_nobody(schedule: Callable[..., Any], *args: Any) -> None:
     """The network is no process: it is never frozen, and outlives all."""
     contextvars.Context().run(schedule, *args)
-
-
-def ways(links: list[Link]) -> Iterator[Way]:
-    for link in links:
-        yield link.up
-        yield link.down
