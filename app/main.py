@@ -143,11 +143,13 @@ async def running(gateway: Gateway) -> AsyncIterator[None]:
         finally:
             gateway.drain()
             gateway.streams.close()
-            await gateway.engine.stop()
-            gateway.accounts.settle()
-            stop.set()
-            await flushing
-            await gateway.usage.flush()
+            try:
+                await gateway.engine.stop()
+            finally:  # an engine that can't even stop has been used all the same
+                gateway.accounts.settle()
+                stop.set()
+                await flushing
+                await gateway.usage.flush()
     finally:
         await gateway.repository.close()
 

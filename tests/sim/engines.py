@@ -168,10 +168,13 @@ class SimulatedHost:
         self.replicas.append(replica)
         started = replica.process.spawn(replica.replica.start())
         try:
-            return replica, await started
+            await asyncio.wait([started])
         except asyncio.CancelledError:
             replica.kill()
             raise
+        if started.cancelled():
+            raise ReplicaLost("killed as it started")
+        return replica, started.result()
 
 
 class SimulatedReplica:
@@ -210,11 +213,7 @@ class SimulatedReplica:
 
     async def stop(self) -> None:
         if self.process.alive:
-            try:
-                async with asyncio.timeout(5.0):
-                    await self.process.spawn(self.replica.stop())
-            except TimeoutError:
-                pass
+            await asyncio.wait([self.process.spawn(self.replica.stop())], timeout=5.0)
         self.kill()
 
     def kill(self) -> None:
