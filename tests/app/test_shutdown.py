@@ -24,13 +24,15 @@ async def test_usage_is_written_even_if_the_engine_cannot_stop(tmp_path: Path) -
 
     settings = IsolatedSettings(data_dir=tmp_path)
     gateway = build(settings, Stuck(model_id=MODEL))
+    life = running(gateway)
+    await life.__aenter__()
+    tenant = await gateway.tenants.authenticate((tmp_path / "initial-key").read_text().strip())
+    assert tenant is not None
+    wanted = request((1, 2, 3), max_tokens=5, tenant=tenant.id, sampling=Sampling(temperature=0, seed=0))
+    (generation,) = gateway.submit(tenant, [wanted])
+    assert [event async for event in generation.events()]
     with pytest.raises(RuntimeError, match="driver"):
-        async with running(gateway):
-            tenant = await gateway.tenants.authenticate((tmp_path / "initial-key").read_text().strip())
-            assert tenant is not None
-            wanted = request((1, 2, 3), max_tokens=5, tenant=tenant.id, sampling=Sampling(temperature=0, seed=0))
-            (generation,) = gateway.submit(tenant, [wanted])
-            assert [event async for event in generation.events()]
+        await life.__aexit__(None, None, None)
     repository = Repository(open_database(settings.database))
     assert [row.counts.completion for row in await repository.usage()] == [5]
     await repository.close()

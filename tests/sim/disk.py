@@ -10,7 +10,7 @@ import asyncio
 import contextvars
 import sqlite3
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from random import Random
 from typing import Any
@@ -42,6 +42,11 @@ class Disk:
     """Part of the commits that are made, but reported as failed."""
     broken: bool = False
     """All of them fail."""
+    opened: list[_Connection] = field(default_factory=list)
+
+    def close(self) -> None:
+        for connection in self.opened:
+            connection.stop()
 
     async def access(self, call: Callable[..., Any], *args: Any, **options: Any) -> Any:
         process, name = PROCESS.get(), getattr(call, "__name__", "")
@@ -78,6 +83,7 @@ class _Connection(aiosqlite.Connection):
     def __init__(self, disk: Disk) -> None:
         super().__init__(lambda: _open(disk.name), iter_chunk_size=64)
         self._disk = disk
+        disk.opened.append(self)
 
     async def _execute(self, fn: Callable[..., Any], *args: Any, **options: Any) -> Any:
         if self._connection is None:

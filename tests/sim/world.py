@@ -202,6 +202,7 @@ def simulate(seed: int, *, keep_log: bool = False) -> Outcome:
         fault = world.faults[0] if world.faults else fault
         outcome = Outcome(seed, fault, world.hash(), loop.now, loop.turns, world.events, world.log)
         world.unwind()
+        world.disk.close()
         keeper.close()
     return outcome
 
