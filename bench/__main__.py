@@ -80,6 +80,9 @@ def replay(
     recording: Annotated[Path | None, typer.Option(help="Made if missing, else played; prompts as in it.")] = None,
     asks: Asks = "chat",
     pair: Which = "smollm2",
+    simulate: Annotated[
+        bool, typer.Option("--simulate", help="The event simulation alone: seconds, no clock.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """The real pair's acceptance patterns at draft and step times of your choice (about 2 minutes a network)."""
@@ -88,7 +91,7 @@ def replay(
     t_d_s, t_v_s = t_d_ms / 1e3, t_v_ms / 1e3
     question = (prompts, tokens, _asks(asks, prompts), _pair(pair))
     settings = bench.Settings(_networks(network), t_d_s, t_v_s, _floats(temperature), *question)
-    bench.command(Report(as_json=as_json), settings, recording)
+    bench.command(Report(as_json=as_json), settings, recording, simulate_only=simulate)
 
 
 @app.command()

@@ -24,7 +24,7 @@ import msgspec
 from app.engine.base import Request
 from app.engine.llama_cpp import LlamaCppEngine
 from bench.comparison import BUSY, Case, Drafting, Sample, cases, row
-from bench.events import Times, best_sync, simulate, simulate_cloud
+from bench.events import Outcome, Times, best_sync, simulate, simulate_cloud
 from bench.gateway import Plan, cores, gateway, pinned, proxies
 from bench.hybrid import Device, Drafts
 from bench.pair import ask
@@ -170,14 +170,49 @@ class Played:
     """Per token."""
 
 
-async def _play(runtime: Runtime, script: Script, settings: Settings, case: Case, tape: Tape, rtt_s: float) -> Played:
-    times = Times(settings.t_d_s, settings.t_v_s, rtt_s)
+def _ideal(tape: Tape, times: Times, case: Case) -> tuple[int, Outcome]:
+    """The best γ of `sync`, and what the simulation has for this case; for auto that is eager's."""
     length, best = best_sync(tape.right, times, _LONGEST)
-    ideal = {
+    found = {
         "cloud": simulate_cloud(tape.right, times),
         "sync": best,
         "hold": simulate(tape.right, times, "hold"),
-    }.get(case.scheme) or simulate(tape.right, times, "eager")
+    }.get(case.scheme)
+    return length, found or simulate(tape.right, times, "eager")
+
+
+def simulated(settings: Settings, tapes: Sequence[Tape]) -> list[Mapping[str, Any]]:
+    """The event simulation alone on the recorded patterns: no clock runs, so a busy machine does no harm."""
+    rows: list[Mapping[str, Any]] = []
+    for name in settings.networks:
+        times = Times(settings.t_d_s, settings.t_v_s, profile(name).link.median_s)
+        for case in (case for case in _cases(settings.temperatures) if case.scheme != "auto"):
+            kind = "top-1" if case.drafting == "none" else case.drafting
+            own = [tape for tape in tapes if (tape.temperature, tape.drafting) == (case.temperature, kind)]
+            intervals = [len(tape.right) - 1 for tape in own]
+            ideal = [_ideal(tape, times, case)[1] for tape in own]
+            itl_s = sum(one.itl_s * n for one, n in zip(ideal, intervals, strict=True)) / sum(intervals)
+            right = [good for tape in own for good in tape.right]
+            rows.append(
+                {
+                    "kind": "simulated",
+                    "pair": settings.pair,
+                    "network": name,
+                    "rtt_ms": times.rtt_s * 1e3,
+                    "temperature": case.temperature,
+                    "drafting": case.drafting,
+                    "scheme": case.scheme,
+                    "alpha": None if case.drafting == "none" else sum(right) / len(right),
+                    "sim_ms": itl_s * 1e3,
+                    "over_cloud": itl_s / settings.t_v_s,
+                    "steps_per_token": sum(one.steps_per_token for one in ideal) / len(ideal),
+                }
+            )
+    return rows
+
+
+async def _play(runtime: Runtime, script: Script, settings: Settings, case: Case, tape: Tape, rtt_s: float) -> Played:
+    length, ideal = _ideal(tape, Times(settings.t_d_s, settings.t_v_s, rtt_s), case)
     request = Generate(
         prompt=tuple(script.vocabulary.encode(PROMPTS[tape.prompt])),
         sampling=Sampling(temperature=0, seed=0),
@@ -258,9 +293,14 @@ def load(report: Report, path: Path | None, settings: Settings) -> list[Tape]:
     return tapes
 
 
-def command(report: Report, settings: Settings, recording: Path | None) -> None:
+def command(report: Report, settings: Settings, recording: Path | None, *, simulate_only: bool = False) -> None:
     report.say("Replay: real acceptance patterns, scripted models with times of our choice.")
     tapes = load(report, recording, settings)
+    if simulate_only:
+        rows = simulated(settings, tapes)
+        report.table(f"Simulated on {settings.pair}'s patterns, not live; ms", rows)
+        report.result({"rows": rows})
+        return
     with report.progress() as progress:
         task = progress.add_task("answers", total=settings.answers)
         rows = asyncio.run(run(settings, tapes, lambda: progress.advance(task)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bench.replay import Settings, Tape, decisions, run
+from bench.replay import Settings, Tape, decisions, run, simulated
 from edge.drafters.scripted import ScriptedDrafter, repeating
 from edge.protocol.frames import Sampling
 from edge.script import Script, ScriptVocabulary
@@ -19,6 +19,23 @@ def test_decisions_are_those_behind_the_targets_own_text_also_past_a_wrong_one()
     right, confidence = decisions(drafter, prompt, output, Sampling(temperature=0, seed=0), coupled=False)
     assert right == pattern
     assert confidence == pytest.approx([n / 10 for n in range(len(pattern))])
+
+
+def test_the_simulation_alone_weighs_answers_by_their_length() -> None:
+    tapes = [
+        Tape(0, 0.0, "top-1", (True,) * 30, (0.9,) * 30),
+        Tape(1, 0.0, "top-1", (False,) * 10, (0.9,) * 10),
+    ]
+    settings = Settings(["20"], t_d_s=0.004, t_v_s=0.012, temperatures=[0.0], prompts=2)
+    found = {row["scheme"]: row for row in simulated(settings, tapes)}
+    assert list(found) == ["cloud", "eager", "sync", "hold"]
+    assert {row["kind"] for row in found.values()} == {"simulated"}
+    assert found["cloud"]["sim_ms"] == pytest.approx(12)
+    assert found["cloud"]["alpha"] is None
+    assert found["eager"]["alpha"] == pytest.approx(0.75)
+    # The second answer is as slow as cloud-only, the first quicker: the mean lies between, nearer to the longer.
+    alone = {row["scheme"]: row for row in simulated(settings, tapes[:1])}
+    assert found["eager"]["sim_ms"] == pytest.approx((alone["eager"]["sim_ms"] * 29 + 12 * 9) / 38)
 
 
 async def test_rows_take_the_times_asked_for_and_the_acceptance_recorded() -> None:
