@@ -80,9 +80,7 @@ def replay(
     recording: Annotated[Path | None, typer.Option(help="Made if missing, else played; prompts as in it.")] = None,
     asks: Asks = "chat",
     pair: Which = "smollm2",
-    simulate: Annotated[
-        bool, typer.Option("--simulate", help="The event simulation alone: seconds, no clock.")
-    ] = False,
+    simulate: Annotated[bool, typer.Option("--simulate", help="The event simulation alone, no clock.")] = False,
     as_json: Json = False,
 ) -> None:
     """The real pair's acceptance patterns at draft and step times of your choice (about 2 minutes a network)."""
