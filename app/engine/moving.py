@@ -20,6 +20,8 @@ class Moving:
     key: int = 0
     """Its name there: another one each time."""
     park_at: int | None = None
+    cancelled: bool = False
+    """Its replica was told to end it. If that is lost first, nobody else needs to take the stream."""
     before: Usage = field(default_factory=Usage)
     """What it used on the replicas where it was before."""
     losses: int = 0

@@ -178,6 +178,7 @@ class Pool:
     def cancel(self, generation: Generation) -> None:
         stream = self._live.get(generation)
         if stream is not None and stream.place is not None:
+            stream.cancelled = True
             stream.place.cancel(stream.key)
         elif stream is not None:
             self._homeless.remove(stream)
@@ -224,7 +225,9 @@ class Pool:
         """All streams of a place become homeless. `blame`: their replica died under them."""
         for key, stream in list(place.streams.items()):
             stream.losses += blame
-            if stream.losses > MAX_LOSSES:
+            if stream.cancelled:  # and the replica didn't live to do it
+                self._finish(stream, "cancelled")
+            elif stream.losses > MAX_LOSSES:
                 self._finish(stream, "error")
             else:
                 self.moved += 1
@@ -367,7 +370,9 @@ class Pool:
         stream = place.streams.get(key)
         if stream is None:
             return
-        if code == Overloaded.code:
+        if stream.cancelled:
+            self._finish(stream, "cancelled")
+        elif code == Overloaded.code:
             self._unhouse(place, key)
         else:
             self._finish(stream, "error", code)

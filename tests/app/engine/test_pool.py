@@ -312,3 +312,22 @@ async def test_stop_ends_all_streams() -> None:
     assert generation.finished.reason == "cancelled"
     with pytest.raises(EngineFailed):
         pool.submit(request())
+
+
+async def test_a_cancelled_stream_does_not_move_when_its_replica_dies_first() -> None:
+    """Found by the simulation: it went on at another replica, with nobody left who would cancel it."""
+    host = LocalHost(SLOW)
+    async with running(host) as pool:
+        generation = pool.submit(request(max_tokens=2000))
+        await grown(generation, 3)
+        index = index_of(pool, generation)
+        place = pool._places[index]
+        dying = next(replica for replica in host.launched if replica is place.remote)
+        dying.held = []
+        generation.cancel()
+        await until(lambda: bool(dying.held))
+        await lose(pool, host, index)
+        assert generation.finished is not None
+        assert generation.finished.reason == "cancelled"
+        assert not pool._live
+        assert pool.moved == 0
