@@ -1,11 +1,21 @@
 // OpenAI's Node client against any endpoint: prints what it was told, as one JSON object.
-//   node ask.mjs BASE_URL KEY MODEL     (with the packages of package.json in a node_modules beside it)
+//   node ask.mjs BASE_URL KEY MODEL [TOKENS]     (with the packages of package.json in a node_modules beside it)
 import OpenAI from "openai";
 
-const [baseURL, apiKey, model] = process.argv.slice(2);
-const client = new OpenAI({ baseURL, apiKey, maxRetries: 0 });
+const [baseURL, apiKey, model, tokens = "400"] = process.argv.slice(2);
+const paths = new Set();
+const client = new OpenAI({
+  baseURL,
+  apiKey,
+  maxRetries: 0,
+  fetch: async (url, init) => {
+    const response = await fetch(url, init);
+    paths.add(response.headers.get("x-paceline-path") ?? "gateway");
+    return response;
+  },
+});
 const messages = [{ role: "user", content: "Say something." }];
-const sampled = { model, messages, seed: 5, temperature: 0.7, max_tokens: 400 };
+const sampled = { model, messages, seed: 5, temperature: 0.7, max_tokens: Number(tokens) };
 const city = {
   type: "object",
   properties: { city: { enum: ["Ulm", "Bonn"] } },
@@ -41,5 +51,6 @@ console.log(
     call: { name: call.function.name, arguments: JSON.parse(call.function.arguments) },
     loop: loop.choices[0].message.content,
     completion: completion.choices[0].text,
+    paths: [...paths],
   }),
 );

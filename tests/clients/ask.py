@@ -1,6 +1,6 @@
 """OpenAI's Python client against any endpoint; what it was told, in the form that ask.mjs prints.
 
-python -m tests.clients.ask BASE_URL KEY MODEL
+python -m tests.clients.ask BASE_URL KEY MODEL [TOKENS]
 """
 
 from __future__ import annotations
@@ -29,11 +29,17 @@ class City(BaseModel):
     city: Literal["Ulm", "Bonn"]
 
 
-def ask(url: str, key: str, model: str) -> dict[str, Any]:
+def ask(url: str, key: str, model: str, tokens: int = 400) -> dict[str, Any]:
     """Everything but streaming helpers by the synchronous client."""
-    with openai.OpenAI(base_url=url, api_key=key, max_retries=0) as client:
+    paths: set[str] = set()
+
+    def note(response: Any) -> None:
+        paths.add(response.headers.get("x-paceline-path", "gateway"))
+
+    noting = openai.DefaultHttpxClient(event_hooks={"response": [note]})
+    with openai.OpenAI(base_url=url, api_key=key, max_retries=0, http_client=noting) as client:
         chat = client.chat.completions
-        sampled: Any = {"model": model, "messages": MESSAGES, "seed": 5, "temperature": 0.7, "max_tokens": 400}
+        sampled: Any = {"model": model, "messages": MESSAGES, "seed": 5, "temperature": 0.7, "max_tokens": tokens}
         whole = chat.create(**sampled)
         streamed = "".join(chunk.choices[0].delta.content or "" for chunk in chat.create(**sampled, stream=True))
         parsed = chat.parse(model=model, messages=MESSAGES, seed=3, response_format=City).choices[0].message.parsed
@@ -55,6 +61,7 @@ def ask(url: str, key: str, model: str) -> dict[str, Any]:
         "call": {"name": call.function.name, "arguments": json.loads(call.function.arguments)},
         "loop": loop.choices[0].message.content,
         "completion": completion.choices[0].text,
+        "paths": sorted(paths),
     }
 
 
@@ -68,4 +75,4 @@ async def _helped(url: str, key: str, sampled: dict[str, Any]) -> str | None:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(json.dumps(ask(*sys.argv[1:4])) + "\n")
+    sys.stdout.write(json.dumps(ask(*sys.argv[1:4], *map(int, sys.argv[4:]))) + "\n")

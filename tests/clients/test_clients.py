@@ -1,4 +1,4 @@
-"""OpenAI's own clients, Python and Node, run the same script and are told the same."""
+"""OpenAI's own clients, Python and Node, run the same script against gateway and device and are told the same."""
 
 from __future__ import annotations
 
@@ -7,11 +7,15 @@ import json
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.app.serving import MODEL, scripted, serving
+from edge.drafters.scripted import ScriptedDrafter, right_with
+from edge.script import Script, ScriptVocabulary
 from tests.clients.ask import ask
+from tests.e2e.endpoint import device_settings, endpoint
+from tests.e2e.gateway import Gateway
 
 HERE = Path(__file__).parent
 CACHE = HERE.parents[1] / ".cache" / "test-clients"
@@ -37,15 +41,37 @@ def node_script() -> Path:
     return CACHE / "ask.mjs"
 
 
-async def test_openais_clients_are_told_the_same(tmp_path: Path, node_script: Path) -> None:
-    async with serving(tmp_path, scripted(length=60)) as running:
-        where = (f"{running.url}/v1", running.key, MODEL)
-        python = await asyncio.to_thread(ask, *where)
-        process = await asyncio.create_subprocess_exec(
-            "node", str(node_script), *where, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-        )
-        output, errors = await asyncio.wait_for(process.communicate(), 60)
+async def by_node(script: Path, *where: str) -> dict[str, Any]:
+    process = await asyncio.create_subprocess_exec(
+        "node", str(script), *where, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    output, errors = await asyncio.wait_for(process.communicate(), 200)
     assert process.returncode == 0, errors.decode()
-    assert json.loads(output) == python
-    assert python["whole"] == python["streamed"] == python["helped"]
-    assert python["call"]["name"] == "weather"
+    told: dict[str, Any] = json.loads(output)
+    return told
+
+
+async def told_alike(gateway: str, device: str, key: str, model: str, tokens: int, node_script: Path) -> dict[str, Any]:
+    """What OpenAI's clients, Python and Node, are told by gateway and device: the same, four times."""
+    told = []
+    for url, path in ((gateway, "gateway"), (device, "hybrid")):
+        for asked in (
+            await asyncio.to_thread(ask, f"{url}/v1", key, model, tokens),
+            await by_node(node_script, f"{url}/v1", key, model, str(tokens)),
+        ):
+            assert asked.pop("paths") == [path]
+            told.append(asked)
+    first = told[0]
+    assert told == [first] * 4
+    assert first["whole"] == first["streamed"] == first["helped"]
+    assert first["call"]["name"] == "weather"
+    return first
+
+
+async def test_openais_clients_are_told_the_same_by_gateway_and_device(tmp_path: Path, node_script: Path) -> None:
+    script = Script(ScriptVocabulary(), length=60)
+    async with Gateway(tmp_path / "gateway", script, step_s=0.001) as gateway:
+        settings = device_settings(tmp_path, gateway.url, gateway.key)
+        async with endpoint(settings, ScriptedDrafter(script, right_with(0.7))) as device:
+            told = await told_alike(gateway.url, device, gateway.key, "scripted", 400, node_script)
+    assert len(told["whole"]) > 20
