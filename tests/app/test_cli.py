@@ -151,3 +151,10 @@ def test_a_port_in_use_is_said_before_a_model_is_loaded() -> None:
         result = runner.invoke(app, ["serve", "--engine", "scripted", "--port", str(port)])
     assert result.exit_code == 2
     assert f"Port {port} of 127.0.0.1 is in use" in result.output
+
+
+def test_minus_h_helps_at_every_level() -> None:
+    for command in ([], ["serve"], ["keys", "create"]):
+        result = runner.invoke(app, [*command, "-h"])
+        assert result.exit_code == 0, result.output
+        assert "Usage" in result.output

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -17,7 +18,12 @@ from bench.link import Link
 from bench.wan import Wan
 from edge.drafters.ngram import NgramDrafter
 from edge.drafters.scripted import ScriptedDrafter, right_with
+from edge.errors import Unreachable
+from edge.privacy import DisclosureLog
+from edge.protocol.frames import Message, Sampling
+from edge.route import Question, open_route
 from edge.script import Script, ScriptVocabulary
+from edge.terminal import PlainAnswer, SilentAnswer
 from tests.e2e.endpoint import device_settings, endpoint
 from tests.e2e.gateway import Gateway
 
@@ -321,3 +327,34 @@ async def test_openais_client_runs_against_the_device(gateway: Gateway, tmp_path
     assert chunks[-1].choices == []
     assert chunks[-1].usage is not None
     assert chunks[-1].usage.completion_tokens == 12
+
+
+async def test_another_method_is_answered_as_the_gateway_answers_it(gateway: Gateway, tmp_path: Path) -> None:
+    async with both(gateway, tmp_path) as (client, url):
+        there = await client.get(f"{gateway.url}/v1/chat/completions")
+        here = await client.get(f"{url}/v1/chat/completions")
+        assert (here.status_code, here.headers["Allow"]) == (there.status_code, there.headers["Allow"]) == (405, "POST")
+        assert here.json() == there.json()
+
+
+async def test_without_websockets_chat_goes_on_over_http(gateway: Gateway, tmp_path: Path) -> None:
+    warnings: list[str] = []
+    question = Question(messages=(Message("user", "hi"),), sampling=Sampling(temperature=0), max_tokens=20)
+    shown = io.StringIO()
+    async with no_websockets(gateway.port) as (port, _):
+        settings = device_settings(tmp_path, f"http://127.0.0.1:{port}", gateway.key)
+        async with open_route(settings, DRAFTER, warnings.append) as route:
+            with PlainAnswer(shown) as answer:
+                told = await route.ask(question, answer)
+        draft_only = device_settings(tmp_path, f"http://127.0.0.1:{port}", gateway.key, privacy="draft_only")
+        with pytest.raises(Unreachable):
+            async with open_route(draft_only, DRAFTER, warnings.append):
+                pass
+    async with open_route(device_settings(tmp_path, gateway.url, gateway.key), DRAFTER, warnings.append) as route:
+        hybrid = await route.ask(question, SilentAnswer())
+    assert told.text == hybrid.text == shown.getvalue().removesuffix("\n") != ""
+    (warning,) = warnings
+    assert warning.startswith("no gateway at")
+    assert "over HTTP, without drafts" in warning
+    sent = [one.sent.route for one in DisclosureLog(settings.disclosures()).read()]
+    assert sent == ["cloud-only", "hybrid"]

@@ -172,3 +172,12 @@ async def test_ctrl_c_stops_the_answer_in_the_cloud_as_well(tmp_path: Path) -> N
         assert process.returncode == 130
         assert b"Traceback" not in err
         await until(lambda: engine.load().running == 0)
+
+
+async def test_serve_says_at_its_start_that_the_gateway_refuses_its_key(tmp_path: Path) -> None:
+    async with serving(tmp_path / "data") as running:
+        status, out, err = await run(running, "serve", "--port", "0", "--drafter", "none", "--key", "sk-pl-wrong")
+    assert (status, out) == (1, "")
+    assert "refused the API key" in err
+    assert "PACELINE_API_KEY" in err
+    assert ".." not in err

@@ -421,3 +421,29 @@ async def test_a_gateway_that_cannot_pad_gets_nothing_unpadded() -> None:
         await told.over()
         assert isinstance(told.error, errors.VersionMismatch)
         assert connection.ended
+
+
+async def test_a_resting_socket_that_is_taken_away_is_nothing_to_warn_of(caplog: pytest.LogCaptureFixture) -> None:
+    rested = asyncio.Event()
+
+    async def play(peer: Peer) -> None:
+        await peer.greet()
+        if peer.number == 0:
+            await peer.send(Error(None, errors.Idle.code, "no streams"))
+            await peer.close(4408)
+            rested.set()
+            return
+        request = await peer.take(Open)
+        await peer.send(opened(request.stream), Commit(request.stream, 0, (5,)), finish(request.stream, 1))
+        await peer.gone()
+
+    told = Told()
+    async with playing(play) as url, Connection(url, key="k", timing=QUICK) as connection:
+        await rested.wait()
+        while connection.connected:  # noqa: ASYNC110 (it tells nobody)
+            await asyncio.sleep(0.001)
+        own = stream(told)
+        connection.open(own)
+        await told.over()
+    assert own.session.ledger.tokens == [5]
+    assert not caplog.records

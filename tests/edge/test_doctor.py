@@ -55,6 +55,7 @@ async def test_no_gateway_and_a_wrong_key_say_what_to_do(tmp_path: Path) -> None
         wrong = settings(tmp_path, url=running.url, api_key="sk-pl-wrong")
         await examine_gateway(wrong, None, report, report.checks.append)
         assert "PACELINE_API_KEY" in report.checks[-1].advice
+        assert ".." not in report.checks[-1].advice
     report = Report([])
     await examine_gateway(wrong, None, report, report.checks.append)
     assert report.checks[-1].name == "gateway"

@@ -413,3 +413,21 @@ async def test_completions_go_on_with_text_or_ids(running: Running, client: open
     async for chunk in stream:
         texts[chunk.choices[0].index] += chunk.choices[0].text
     assert texts == [prompt + text for prompt, text in zip(prompts, expected, strict=True)]
+
+
+async def test_another_method_is_told_which_one_the_address_takes(running: Running) -> None:
+    async with httpx2.AsyncClient(base_url=running.url, headers=running.headers) as http:
+        for method, address, allowed in (
+            ("GET", "/v1/chat/completions", "POST"),
+            ("DELETE", "/v1/responses", "POST"),
+            ("POST", "/v1/models", "GET"),
+        ):
+            answer = await http.request(method, address)
+            assert (answer.status_code, answer.headers["Allow"]) == (405, allowed)
+            assert answer.json()["error"] == {
+                "message": f"Only {allowed} requests are accepted here.",
+                "type": "invalid_request_error",
+                "param": None,
+                "code": "method_not_supported",
+            }
+        assert (await http.get("/v1/chat/nothing")).json()["error"]["code"] == "not_found"

@@ -7,8 +7,10 @@ engine's.
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 
+import msgspec
 import pytest
 import pytest_asyncio
 
@@ -16,7 +18,7 @@ pytest.importorskip("llama_cpp")
 from app.engine.base import Request
 from app.engine.llama_cpp import LlamaCppEngine
 from edge.models import default_directory, pair
-from edge.protocol.frames import Message, Sampling
+from edge.protocol.frames import Grammar, Message, Sampling
 from tests.app.engine.requests import GREEDY, SEEDED, read, read_drafting, request
 
 TARGET = pair(default_directory()).target
@@ -36,6 +38,17 @@ QUESTIONS = (
     "Translate hello to French, German and Spanish.",
 )
 TOKENS = 16
+CITY = json.dumps(
+    {
+        "type": "object",
+        "properties": {
+            "city": {"enum": ["Ulm", "Köln", "東京"]},
+            "days": {"type": "integer", "minimum": 1, "maximum": 9},
+        },
+        "required": ["city", "days"],
+        "additionalProperties": False,
+    }
+)
 
 
 async def started(kv_tokens: int | None = None) -> LlamaCppEngine:
@@ -86,6 +99,31 @@ async def test_eight_streams_with_right_and_wrong_drafts_say_what_each_says_alon
     assert await asyncio.gather(*map(read_drafting, generations, drafts)) == alone
     assert generations[1].usage().accepted > 0
     assert all(generation.usage().verified > generation.usage().accepted for generation in generations[::2])
+
+
+@pytest.mark.parametrize("sampling", [GREEDY, SEEDED], ids=["greedy", "sampled"])
+async def test_under_a_grammar_drafts_of_any_kind_change_nothing_and_break_nothing(
+    engine: LlamaCppEngine, sampling: Sampling
+) -> None:
+    """Right drafts, wrong ones, and some that the grammar forbids, of eight streams in the same steps."""
+    constrained = msgspec.structs.replace(sampling, grammar=Grammar("json_schema", CITY))
+    alone = [await read(engine.submit(ask(engine, question, constrained, max_tokens=48))) for question in QUESTIONS]
+    prose = await read(engine.submit(ask(engine, QUESTIONS[1], sampling, max_tokens=48)))
+    drafts = [(tokens, corrupted(tokens), prose)[i % 3] for i, tokens in enumerate(alone)]
+    generations = [
+        engine.submit(ask(engine, question, constrained, max_tokens=48, policy=("eager", "hold")[i % 2], hold_s=0.05))
+        for i, question in enumerate(QUESTIONS)
+    ]
+    assert await asyncio.gather(*map(read_drafting, generations, drafts)) == alone
+    for tokens, generation in zip(alone, generations, strict=True):
+        value = json.loads(b"".join(map(engine.vocabulary.piece, tokens)))
+        assert value["city"] in ("Ulm", "Köln", "東京")
+        assert 1 <= value["days"] <= 9
+        assert generation.finished is not None
+        assert generation.finished.reason == "stop"
+    assert sum(generation.usage().accepted for generation in generations) > 0
+    assert all(generation.usage().verified > generation.usage().accepted for generation in generations[1::3])
+    assert engine.failure() is None
 
 
 async def test_the_seed_decides_and_nothing_else(engine: LlamaCppEngine) -> None:
