@@ -10,8 +10,10 @@ import asyncio
 import json
 import os
 import socket
+import struct
 import sys
 import tempfile
+import time
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from pathlib import Path
@@ -21,6 +23,8 @@ import msgspec
 
 from app.config import Settings
 from app.engine.base import Engine
+from app.engine.batching import BatchingEngine
+from app.engine.loop import Published
 from app.engines import build_engine
 from app.first_start import KEY_FILE
 from app.main import create_app
@@ -46,6 +50,11 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     queue: int = 128
     """Requests that may wait for a place."""
     admin_key: str = ""
+    step_tokens: int = 1024
+    tenant_streams: int = 512
+    grace_s: float = 60.0
+    times: str = ""
+    """A file for when each step's tokens left the engine's thread: seconds on the system's monotonic clock, doubles."""
 
 
 class Address(msgspec.Struct, frozen=True):
@@ -102,15 +111,28 @@ def _engine(plan: Plan, settings: Settings) -> Engine:
         from app.engine.scripted import ScriptedEngine
 
         # As many drafts in a step as there are: the schemes are compared, not a budget.
-        return ScriptedEngine(
+        engine = ScriptedEngine(
             step_s=plan.step_s,
             streams=plan.streams,
             queue=plan.queue,
             draft_tokens=64,
-            step_tokens=1024,
+            step_tokens=plan.step_tokens,
             window=64,
         )
+        return _timed(engine, plan.times) if plan.times else engine
     return build_engine(settings)
+
+
+def _timed(engine: BatchingEngine, path: str) -> BatchingEngine:
+    publish = engine._publish
+    file = open(path, "ab", buffering=0)  # noqa: SIM115 (as long as the process)
+
+    def timed(published: Published) -> None:
+        file.write(struct.pack("d", time.monotonic()))
+        publish(published)
+
+    engine._publish = timed  # type: ignore[method-assign]
+    return engine
 
 
 def main(argument: str) -> None:
@@ -121,7 +143,11 @@ def main(argument: str) -> None:
             "engine_streams": plan.streams,
             "engine_queue": plan.queue,
             "admin_key": plan.admin_key,
+            "tenant_streams": plan.tenant_streams,
+            "grace_s": plan.grace_s,
         }
+        if plan.engine == "scripted":
+            values["engine_step_tokens"] = plan.step_tokens
         if plan.target:
             values["target_model"] = plan.target
         settings = Settings(port=0, data_dir=Path(folder), log_level="warning", **values)
