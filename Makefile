@@ -58,7 +58,7 @@ bench: $(VENV)/test.done models ## remake the figures of docs/results.md (about 
 	@$(BIN)/python -m bench edges --rounds 4 --json >docs/figures/edges.json
 	@$(BIN)/python -m bench compare --pair qwen --network lan,transatlantic --prompts 2 --tokens 32 --json >docs/figures/compare_qwen.json
 	@$(BIN)/python -m bench replay --pair qwen --network lan,80,4g --prompts 4 --json >docs/figures/replay_qwen.json
-	@$(BIN)/python -m bench quant --base tiny,smollm2,qwen --json >docs/figures/quant.json  # after make install-vllm
+	@$(BIN)/python -m bench quant --json >docs/figures/quant.json  # after make install-vllm
 	@$(BIN)/python -m bench capacity --json >docs/figures/capacity.json
 	@$(BIN)/python -m bench figures
 

@@ -323,14 +323,14 @@ def drafters(
 
 @app.command()
 def quant(
-    base: Annotated[str, typer.Option(help="Of tiny, smollm2, qwen (1.5 GB to fetch).")] = "tiny,smollm2",
+    base: Annotated[str, typer.Option(help="Of tiny, smollm2 (slow), qwen (slower, 1.5 GB to fetch).")] = "tiny",
     answers: Annotated[int, typer.Option(help="Of the small model's target.", min=2, max=59)] = 40,
     tokens: Annotated[int, typer.Option(help="Of each answer.", min=8, max=200)] = 64,
     text_tokens: Annotated[int, typer.Option(help="For perplexity and overlap.", min=256)] = 8192,
     steps: Annotated[int, typer.Option(help="Of the small model's training.", min=10)] = 1200,
     as_json: Json = False,
 ) -> None:
-    """Perplexity, α, speed and memory by bits (5 minutes, 15 more to train first; make install-vllm before)."""
+    """Perplexity, α, speed and memory by bits (2 minutes, 15 more to train first; make install-vllm before)."""
     from bench import quant as bench
 
     bench.command(Report(as_json=as_json), bench.Settings(_bases(base), answers, tokens, text_tokens, steps))

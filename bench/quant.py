@@ -52,7 +52,7 @@ Tell = Callable[[str, int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    bases: Sequence[str] = ("tiny", "smollm2")
+    bases: Sequence[str] = ("tiny",)
     answers: int = 40
     tokens: int = 64
     """Of each answer."""
