@@ -14,7 +14,7 @@ const client = new OpenAI({
     return response;
   },
 });
-const messages = [{ role: "user", content: "Say something." }];
+const messages = [{ role: "user", content: "What is the capital of France? Answer in one sentence." }];
 const sampled = { model, messages, seed: 5, temperature: 0.7, max_tokens: Number(tokens) };
 const city = {
   type: "object",

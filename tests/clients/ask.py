@@ -13,7 +13,7 @@ from typing import Any, Literal
 import openai
 from pydantic import BaseModel, ConfigDict
 
-MESSAGES: list[Any] = [{"role": "user", "content": "Say something."}]
+MESSAGES: list[Any] = [{"role": "user", "content": "What is the capital of France? Answer in one sentence."}]
 CITY = {
     "type": "object",
     "properties": {"city": {"enum": ["Ulm", "Bonn"]}},
@@ -75,4 +75,5 @@ async def _helped(url: str, key: str, sampled: dict[str, Any]) -> str | None:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(json.dumps(ask(*sys.argv[1:4], *map(int, sys.argv[4:]))) + "\n")
+    url, key, model, *tokens = sys.argv[1:]
+    sys.stdout.write(json.dumps(ask(url, key, model, *map(int, tokens))) + "\n")
