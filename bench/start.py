@@ -6,9 +6,10 @@ memory it held. `alone` is the program without a command; the others import what
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
 import sys
-import time
 from pathlib import Path
 from statistics import median
 from typing import Any, Final
@@ -31,17 +32,26 @@ BOUND_S: Final = 1.5
 """For all but the last."""
 
 
+_ONE: Final = """
+import json, os, sys, time
+began = time.perf_counter()
+output = [(os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)]
+pid = os.posix_spawn(sys.executable, [sys.executable, "-c", sys.argv[1]], os.environ, file_actions=output)
+_, status, used = os.wait4(pid, 0)
+unit = 1 if sys.platform == "darwin" else 1024
+seconds = time.perf_counter() - began
+print(json.dumps([status, seconds, used.ru_utime + used.ru_stime, used.ru_maxrss * unit]))
+"""
+"""A small process between: the most that a child held counts its parent's memory, from before it was itself."""
+
+
 def once(code: str) -> tuple[float, float, int]:
     """Seconds by the clock, seconds of CPU, bytes held at most."""
-    began = time.perf_counter()
-    output = [(os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)]
-    pid = os.posix_spawn(sys.executable, [sys.executable, "-c", code], os.environ, file_actions=output)
-    _, status, used = os.wait4(pid, 0)
-    taken = time.perf_counter() - began
+    told = subprocess.run([sys.executable, "-S", "-c", _ONE, code], stdout=subprocess.PIPE, check=True)  # noqa: S603
+    status, seconds, cpu_s, held = json.loads(told.stdout)
     if status:
         raise RuntimeError(f"the start failed with status {status}: {code}")
-    unit = 1 if sys.platform == "darwin" else 1024
-    return taken, used.ru_utime + used.ru_stime, used.ru_maxrss * unit
+    return seconds, cpu_s, held
 
 
 def run(rounds: int) -> list[dict[str, Any]]:
