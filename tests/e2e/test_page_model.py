@@ -96,6 +96,7 @@ async def test_reload_and_offline_go_on_with_the_answer_and_it_is_the_apis(tmp_p
         await ask(page, "Write the numbers from 1 to 300 in words, one on each line.")
         await expect(page.locator(".text [data-origin]").nth(5)).to_be_attached()
         await page.reload()
+        await expect(page.locator("#connection")).to_have_attribute("data-state", "open")
         await expect(page.locator(".text [data-origin]").nth(12)).to_be_attached()
         await page.context.set_offline(True)
         await expect(page.locator(".answer[data-away]")).to_be_attached()
