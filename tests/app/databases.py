@@ -118,7 +118,7 @@ def postgresql() -> Iterator[Server]:
         data = folder / "data"
         initialise = [where / "initdb", "-D", data, "-U", "paceline", "-A", "trust", "-N", "-E", "UTF8", "--locale=C"]
         subprocess.run(initialise, check=True, capture_output=True, cwd=folder, **owner)  # type: ignore[call-overload] # noqa: S603
-        options = [f"{name}=off" for name in ("fsync", "full_page_writes", "synchronous_commit")]
+        options = [f"{name}=off" for name in ("fsync", "full_page_writes")]
         command: list[str | Path] = [where / "postgres", "-D", data, "-k", folder, "-c", "listen_addresses="]
         server = Server(folder, [*command, *(part for option in options for part in ("-c", option))], owner)
         try:
