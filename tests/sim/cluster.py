@@ -183,6 +183,10 @@ class Cluster:
     def up(self) -> list[Incarnation]:
         return [life for life in self._slots if life is not None and life.state == "up"]
 
+    def alive(self) -> list[Incarnation]:
+        """Those that are up, and those that are about to be or about to end."""
+        return [life for life in self._slots if life is not None and life.state != "down"]
+
     def start(self, slot: int) -> Incarnation:
         life = Incarnation(self.world, f"gateway {slot}.{len(self.lives)}")
         self.lives.append(life)

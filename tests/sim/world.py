@@ -141,7 +141,7 @@ class World:
             watch.cancel()
         await asyncio.gather(*watches, return_exceptions=True)
         await self._empty()
-        for life in self.cluster.up():
+        for life in self.cluster.alive():
             await life.stop()
         await asyncio.sleep(1.0)
         self._nothing_runs()
