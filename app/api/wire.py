@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from fastapi import WebSocket
-from starlette.websockets import WebSocketDisconnect
+from starlette.websockets import WebSocketDisconnect, WebSocketState
 
 from app.api.paced import Message, PacedSender
 from app.telemetry import SocketBytes
@@ -15,7 +15,7 @@ from edge.protocol.padding import Padded, Padding
 
 
 class Wire:
-    """Sending raises WebSocketDisconnect or RuntimeError once the socket is gone."""
+    """Sending raises WebSocketDisconnect once the socket is gone."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class Wire:
 
     async def _transmit(self, data: Message) -> None:
         self.counted.down.inc(len(data))
-        if self.closed:
+        if self.closed or self._websocket.application_state is WebSocketState.DISCONNECTED:
             raise WebSocketDisconnect(1006)
         if isinstance(data, str):
             await self._websocket.send_text(data)
