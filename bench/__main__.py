@@ -367,7 +367,7 @@ def load(
     streams: Annotated[int, typer.Option(help="Hybrid streams at once.", min=1)] = 2000,
     sockets: Annotated[int, typer.Option(help="That share them.", min=1)] = 200,
     seconds: Annotated[float, typer.Option(help="Of each part: without drafts, and with them.")] = 30.0,
-    step_ms: Annotated[float, typer.Option(help="A step of the scripted engine: a commit for every stream.")] = 450.0,
+    step_ms: Annotated[float, typer.Option(help="A step of the scripted engine: a commit for every stream.")] = 250.0,
     soak_s: Annotated[float, typer.Option(help="Streams and sockets that come and go, for so long; 0: no soak.")] = 0.0,
     as_json: Json = False,
 ) -> None:

@@ -57,6 +57,8 @@ class Crowd:
 
 @dataclass(slots=True)
 class Tally:
+    began: int = 0
+    """Streams that have had a commit."""
     commits: int = 0
     drafts: int = 0
     ended: int = 0
@@ -129,6 +131,7 @@ class Socket:
     async def _commit(self, frame: frames.Commit) -> None:
         self._tally.arrivals.append(time.monotonic())
         self._tally.commits += 1
+        self._tally.began += frame.start == 0
         session, reference = self._sessions[frame.stream]
         try:
             session.commit(frame)
@@ -172,7 +175,7 @@ async def steady(crowd: Crowd, address: Address, process: psutil.Process, before
     reading = [asyncio.create_task(each.read(_nothing)) for each in sockets]
     for number in range(crowd.streams):
         await sockets[number % crowd.sockets].open()
-    while tally.commits < crowd.streams and not any(task.done() for task in reading):  # noqa: ASYNC110
+    while tally.began < crowd.streams and not any(task.done() for task in reading):  # noqa: ASYNC110
         await asyncio.sleep(0.1)
     await asyncio.sleep(min(WARM_S, crowd.seconds))
     plain = await _spend(crowd.seconds, process, tally)
@@ -289,6 +292,7 @@ async def measure(crowd: Crowd, report: Report) -> dict[str, Any]:
             streams=crowd.streams,
             queue=2 * crowd.streams,
             step_tokens=8 * crowd.streams,
+            prefill_tokens=crowd.streams,
             tenant_streams=8 * crowd.streams,
             grace_s=10.0,
             times=str(times),

@@ -51,6 +51,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """Requests that may wait for a place."""
     admin_key: str = ""
     step_tokens: int = 1024
+    prefill_tokens: int = 64
     tenant_streams: int = 512
     grace_s: float = 60.0
     times: str = ""
@@ -117,6 +118,7 @@ def _engine(plan: Plan, settings: Settings) -> Engine:
             queue=plan.queue,
             draft_tokens=64,
             step_tokens=plan.step_tokens,
+            prefill_tokens=plan.prefill_tokens,
             window=64,
         )
         return _timed(engine, plan.times) if plan.times else engine

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -66,13 +67,16 @@ class ScriptVocabulary:
 class Script:
     """What the model says. Two scripts with the same arguments agree on every machine."""
 
-    def __init__(self, vocabulary: ScriptVocabulary, *, seed: int = 0, length: int | None = None) -> None:
+    def __init__(
+        self, vocabulary: ScriptVocabulary, *, seed: int = 0, length: int | None = None, kept: int = 1024
+    ) -> None:
         """`length`: outputs end by themselves, with the end token as their `length`-th token; None: they go on for
-        ever.
+        ever. `kept`: how many rows of logits are remembered.
         """
         self.vocabulary = vocabulary
         self.length = length
         self._seed = seed
+        self._row = lru_cache(kept)(self._computed)
         plain = [len(piece) == 2 or piece[:1] in {bytes([b]) for b in _PLAIN} for piece in vocabulary.pieces]
         self._likely = np.where(plain, 0.0, -20.0)
         self._likely[256 : 256 + len(_CONTROL)] = -60.0
@@ -82,13 +86,20 @@ class Script:
         return int.from_bytes(hashlib.blake2b(np.asarray(prompt, "<i8").tobytes(), digest_size=8).digest(), "little")
 
     def logits(self, prompt_key: int, position: int, previous: int) -> NDArray[np.float32]:
-        """Logits, shape (size,), of the token at output `position` behind `previous` (at 0: the prompt's last)."""
+        """Logits, shape (size,), of the token at output `position` behind `previous` (at 0: the prompt's last).
+
+        They can't be written to: streams of one prompt ask alike, and get the same.
+        """
+        return self._row(prompt_key, position, previous)
+
+    def _computed(self, prompt_key: int, position: int, previous: int) -> NDArray[np.float32]:
         bits = np.random.Philox(key=[prompt_key, (self._seed << 44) ^ (position << 20) ^ previous])
         uniform = (bits.random_raw(self.vocabulary.size) >> np.uint64(12)) * 2.0**-52 + 2.0**-53
         logits = self._likely - 2.0 * np.log(-np.log(uniform))
         if self.length is not None and position + 1 >= self.length:
             logits[self.vocabulary.end] = 100.0
         result: NDArray[np.float32] = logits.astype(np.float32)
+        result.flags.writeable = False
         return result
 
     def greedy(self, prompt: Sequence[int], count: int) -> list[int]:

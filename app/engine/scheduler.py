@@ -252,17 +252,23 @@ class Scheduler:
 
     def _admit(self) -> None:
         """Place who waits, the least charged tenant first, for as long as there is room or can be made."""
-        while waiting := [stream for stream in self.waiting if self._within_quota(stream)]:
-            stream = min(waiting, key=self._charged)
-            if self.slots.place(stream):
-                self.waiting.remove(stream)
-                self.running.append(stream)
-            elif not self._set_aside():
-                return
+        held: dict[str, int] = {}
+        for stream in sorted(self.waiting, key=self._charged):
+            tenant = stream.request.tenant
+            if tenant not in held:
+                held[tenant] = self.slots.reserved(tenant)
+            if not self._within_quota(stream, held[tenant]):
+                continue
+            while not self.slots.place(stream):
+                if not self._set_aside():
+                    return
+                held.clear()
+            self.waiting.remove(stream)
+            self.running.append(stream)
+            held[tenant] = held[tenant] + stream.reserved if tenant in held else self.slots.reserved(tenant)
 
-    def _within_quota(self, stream: Stream) -> bool:
-        """Whether the tenant may hold as much more of the KV cache; its only stream always runs."""
-        held = self.slots.reserved(stream.request.tenant)
+    def _within_quota(self, stream: Stream, held: int) -> bool:
+        """Whether its tenant, which holds so much of the KV cache, may hold as much more; its only one always runs."""
         return not held or held + stream.reserved <= self.capacity.tenant_kv * self.capacity.kv_tokens
 
     def _set_aside(self) -> bool:

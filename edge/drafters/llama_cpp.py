@@ -22,12 +22,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from edge.drafters.base import Proposal
+from edge.drafters.sampled import SampledContinuation
 from edge.llama import Context, ContextSettings, LlamaError, Model
-from edge.openai.structured import matcher
 from edge.openai.vocabulary import Vocabulary
 from edge.protocol.frames import Message, Sampling
 from edge.protocol.ledger import agreement
@@ -78,13 +77,9 @@ class LlamaCppDrafter:
         *,
         committed: Sequence[int] = (),
         coupled: bool = True,
-    ) -> LlamaCppContinuation:
-        # Top-1 still honours penalties and bias: they change what the target picks, whatever the noise.
-        rule = sampling if coupled else replace(sampling, temperature=0.0)
-        # Without its grammar a draft of JSON would miss wherever the model would rather write prose.
-        constraint = matcher(sampling.grammar, self.vocabulary)
-        sampler = Sampler(rule, self.vocabulary.size, prompt, constraint)
-        return LlamaCppContinuation(self, sampler, prompt, committed)
+    ) -> SampledContinuation:
+        picker = _Picker(self)
+        return SampledContinuation(picker, self.vocabulary, prompt, sampling, committed=committed, coupled=coupled)
 
     def close(self) -> None:
         self._cache.close()
@@ -131,54 +126,28 @@ class LlamaCppDrafter:
         return self._cache.logits(0)
 
 
-class LlamaCppContinuation:
-    def __init__(
-        self, drafter: LlamaCppDrafter, sampler: Sampler, prompt: Sequence[int], committed: Sequence[int]
-    ) -> None:
-        self._drafter = drafter
-        self._sampler = sampler
-        self._ends = drafter.vocabulary.ends
-        self._tokens = list(prompt)
-        self._prompt_length = len(prompt)
-        self._seat: _Seat | None = None
-        self._closed = False
-        self.feed(committed)
+@dataclass(slots=True)
+class _Picker:
+    """A stream's seat, from its first draft on."""
 
-    def propose(self) -> Proposal | None:
-        output = len(self._tokens) - self._prompt_length
-        if self._closed or (output and self._tokens[-1] in self._ends):  # nothing comes behind an end
-            return None
-        self._seat = self._seat or self._drafter.take_seat(self._tokens)
-        logits = None if self._seat is None else self._drafter.logits(self._seat, self._tokens)
+    drafter: LlamaCppDrafter
+    seat: _Seat | None = None
+
+    def pick(self, tokens: Sequence[int], sampler: Sampler, position: int) -> Proposal | None:
+        self.seat = self.seat or self.drafter.take_seat(tokens)
+        logits = None if self.seat is None else self.drafter.logits(self.seat, tokens)
         if logits is None:
             return None
         try:
-            token = self._sampler.pick(logits, output)
+            token = sampler.pick(logits, position)
         except NothingLeft:  # the output has left the grammar as this side knows it
             return None
-        confidence = probability(logits, token)
-        self._append(token)
-        return Proposal(token, confidence)
-
-    def rollback(self, length: int) -> None:
-        count = len(self._tokens) - self._prompt_length - length
-        if count > 0:
-            del self._tokens[self._prompt_length + length :]
-            self._sampler.pop(count)
-
-    def feed(self, tokens: Sequence[int]) -> None:
-        for token in tokens:
-            self._append(token)
+        return Proposal(token, probability(logits, token))
 
     def close(self) -> None:
-        if self._seat is not None:
-            self._seat.taken = False
-        self._seat = None
-        self._closed = True
-
-    def _append(self, token: int) -> None:
-        self._tokens.append(token)
-        self._sampler.push(token)
+        if self.seat is not None:
+            self.seat.taken = False
+        self.seat = None
 
 
 def probability(logits: NDArray[np.float32], token: int) -> float:

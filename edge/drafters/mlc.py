@@ -23,12 +23,11 @@ from queue import Empty, SimpleQueue
 from typing import Any, Final, Protocol
 
 import numpy as np
-from msgspec.structs import replace
 
 from edge.drafters.base import Proposal
+from edge.drafters.sampled import SampledContinuation
 from edge.errors import EdgeError
 from edge.openai.hf_vocabulary import HfVocabulary
-from edge.openai.structured import matcher
 from edge.openai.vocabulary import Vocabulary
 from edge.protocol.frames import Sampling
 from edge.protocol.sampling import NothingLeft, Sampler
@@ -63,9 +62,7 @@ class MlcDrafter:
         self.vocabulary: Vocabulary | None = vocabulary
         self.fingerprint = vocabulary.fingerprint
         self._engine = engine
-        self._size = vocabulary.size
-        self._ends = vocabulary.ends
-        self._grammars = vocabulary
+        self._vocabulary = vocabulary
         # Where two ids have the same bytes the lower one is meant: encoders never give the other.
         pieces = ((vocabulary.piece(token), token) for token in range(vocabulary.size - 1, -1, -1))
         self._ids = {piece: token for piece, token in pieces if piece} | {n.encode(): t for n, t in names.items()}
@@ -77,19 +74,27 @@ class MlcDrafter:
         *,
         committed: Sequence[int] = (),
         coupled: bool = True,
-    ) -> MlcContinuation:
-        rule = sampling if coupled else replace(sampling, temperature=0.0)
-        sampler = Sampler(rule, self._size, prompt, matcher(sampling.grammar, self._grammars))
-        return MlcContinuation(self._propose, sampler, self._ends, prompt, committed)
+    ) -> SampledContinuation:
+        picker = _Picker(self._engine, self._ids, self._vocabulary.size)
+        return SampledContinuation(picker, self._vocabulary, prompt, sampling, committed=committed, coupled=coupled)
 
     def close(self) -> None:
         self._engine.close()
 
-    def _propose(self, tokens: Sequence[int], sampler: Sampler, position: int) -> Proposal | None:
-        known = {self._ids[data]: value for data, value in self._engine.behind(tokens) if data in self._ids}
+
+@dataclass(frozen=True, slots=True)
+class _Picker:
+    engine: Candidates
+    ids: Mapping[bytes, int]
+    """Of each token's bytes."""
+    size: int
+    """Of the vocabulary."""
+
+    def pick(self, tokens: Sequence[int], sampler: Sampler, position: int) -> Proposal | None:
+        known = {self.ids[data]: value for data, value in self.engine.behind(tokens) if data in self.ids}
         if not known:
             return None
-        row = np.full(self._size, -np.inf, np.float32)
+        row = np.full(self.size, -np.inf, np.float32)
         row[list(known)] = list(known.values())
         try:
             token = sampler.pick(row, position)
@@ -97,46 +102,8 @@ class MlcDrafter:
             return None
         return Proposal(token, min(1.0, math.exp(known[token]))) if token in known else None
 
-
-class MlcContinuation:
-    def __init__(
-        self,
-        ask: Callable[[Sequence[int], Sampler, int], Proposal | None],
-        sampler: Sampler,
-        ends: frozenset[int],
-        prompt: Sequence[int],
-        committed: Sequence[int],
-    ) -> None:
-        self._ask = ask
-        self._sampler = sampler
-        self._ends = ends
-        self._tokens = list(prompt)
-        self._prompt_length = len(prompt)
-        self._closed = False
-        self.feed(committed)
-
-    def propose(self) -> Proposal | None:
-        position = len(self._tokens) - self._prompt_length
-        if self._closed or (position and self._tokens[-1] in self._ends):
-            return None
-        proposal = self._ask(self._tokens, self._sampler, position)
-        if proposal is not None:
-            self.feed([proposal.token])
-        return proposal
-
-    def rollback(self, length: int) -> None:
-        count = len(self._tokens) - self._prompt_length - length
-        if count > 0:
-            del self._tokens[self._prompt_length + length :]
-            self._sampler.pop(count)
-
-    def feed(self, tokens: Sequence[int]) -> None:
-        for token in tokens:
-            self._tokens.append(token)
-            self._sampler.push(token)
-
     def close(self) -> None:
-        self._closed = True
+        """What MLC computed for the stream leaves its cache when others need the room."""
 
 
 @dataclass(frozen=True, slots=True)

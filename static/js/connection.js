@@ -171,6 +171,8 @@ export class Connection {
     if (this.state !== "connecting") return; // closed meanwhile
     const socket = this.#environment.socket(this.#url, SUBPROTOCOL);
     this.#socket = socket;
+    this.#heardAt = this.#environment.now();
+    this.#watch = this.#environment.setInterval(() => this.#listen(), PING_MS);
     socket.onopen = () => socket.send(encode({ type: "hello", version: VERSION, ticket, agent: "paceline-page" }));
     socket.onmessage = (event) => this.#socket === socket && this.#receive(event.data);
     socket.onclose = (event) => this.#socket === socket && this.#lost(event.code, event.reason);
@@ -196,7 +198,6 @@ export class Connection {
     this.welcome = frame;
     this.problem = "";
     this.#attempt = 0;
-    this.#watch = this.#environment.setInterval(() => this.#listen(), PING_MS);
     this.#most = frame.limits.frame_bytes;
     if (this.#padding !== null) {
       this.#outbox = new Outbox(frame.limits.draft_tokens);
@@ -224,12 +225,16 @@ export class Connection {
     this.#notify();
   }
 
-  /** Only while streams run: an idle socket may be closed by the gateway, and that is all right. */
+  /**
+   * Until the welcome, and then only while streams run: an idle socket may be closed by the gateway, and that is all
+   * right.
+   */
   #listen() {
-    if (this.#streams.size === 0) return;
-    const silent = this.#environment.now() - this.#heardAt;
-    if (silent > SILENCE_MS && this.#pings.size > 0) this.#drop();
-    else this.#ping();
+    const welcomed = this.state === "open";
+    if (welcomed && this.#streams.size === 0) return;
+    const silent = this.#environment.now() - this.#heardAt > SILENCE_MS;
+    if (silent && (!welcomed || this.#pings.size > 0)) this.#drop();
+    else if (welcomed) this.#ping();
   }
 
   #complain(frame) {

@@ -39,9 +39,13 @@ export function forgetKey(storage) {
   storage.removeItem(KEPT);
 }
 
-/** A ticket for one connection. Throws Refused, or TypeError when the gateway can't be reached. */
+/** How long a gateway may take to sell a ticket. */
+const TICKET_MS = 12000;
+
+/** A ticket for one connection. Throws Refused, or what fetch throws when the gateway can't be reached in time. */
 export async function buyTicket(key, { fetch = globalThis.fetch } = {}) {
-  const response = await fetch("/v1/tickets", { method: "POST", headers: { authorization: `Bearer ${key}` } });
+  const headers = { authorization: `Bearer ${key}` };
+  const response = await fetch("/v1/tickets", { method: "POST", headers, signal: AbortSignal.timeout(TICKET_MS) });
   if (response.status === 401 || response.status === 403)
     throw new Refused("The gateway does not know this API key.", { key: true });
   if (!response.ok) throw new Refused(`The gateway gave no ticket (HTTP ${response.status}).`);

@@ -135,6 +135,37 @@ test("a network in doubt is asked: a gateway that answers stays, silence is a lo
   assert.equal(seen.text, text(REPEATING));
 });
 
+test("a socket that opens and is never welcomed is given up, and another one tried", async () => {
+  const gateway = new ScriptedGateway({ output: REPEATING });
+  gateway.welcoming = false;
+  const { connection, seen } = await begin(gateway);
+  await gateway.pass(5000);
+  assert.deepEqual([connection.state, gateway.socketCount], ["connecting", 1]);
+  await gateway.pass(10000);
+  assert.equal(connection.state, "waiting");
+  gateway.welcoming = true;
+  await gateway.fire();
+  assert.deepEqual([connection.state, gateway.socketCount], ["open", 2]);
+  await finish(gateway);
+  assert.equal(seen.text, text(REPEATING));
+});
+
+test("silence counts as a loss only while a stream runs", async () => {
+  const gateway = new ScriptedGateway({ output: REPEATING });
+  const { connection, stream } = await begin(gateway);
+  await gateway.pass(11000); // the pong answers
+  await gateway.pass(11000);
+  assert.equal(connection.state, "open");
+  gateway.socket.send = () => {};
+  await gateway.pass(11000);
+  connection.detach(stream);
+  await gateway.pass(11000);
+  assert.equal(connection.state, "open");
+  connection.attach(stream);
+  await gateway.pass(11000);
+  assert.equal(connection.state, "waiting");
+});
+
 test("a gateway that has forgotten the stream is given it again: prompt ids, output so far, seed", async () => {
   const gateway = new ScriptedGateway({ output: REPEATING });
   const { seen } = await begin(gateway);

@@ -20,6 +20,7 @@ export class ScriptedGateway {
     /** Whether it knows envelopes. */
     this.padding = true;
     this.timers = [];
+    this.intervals = [];
     this.clock = 0;
     this.socketCount = 0;
     this.streams = new Map();
@@ -32,8 +33,8 @@ export class ScriptedGateway {
       random: () => 0,
       setTimeout: (task, ms) => this.timers.push({ task, ms }),
       clearTimeout: (id) => delete this.timers[id - 1],
-      setInterval: () => 0,
-      clearInterval: () => {},
+      setInterval: (task) => this.intervals.push(task),
+      clearInterval: (id) => delete this.intervals[id - 1],
       socket: () => this.#accept(),
     };
   }
@@ -132,6 +133,13 @@ export class ScriptedGateway {
     const socket = this.socket;
     this.socket = null;
     socket.onclose({ code, reason: "" });
+  }
+
+  /** Let so many milliseconds pass, and what is done again and again come round. */
+  async pass(ms) {
+    this.clock += ms;
+    for (const task of [...this.intervals]) task?.();
+    await settled();
   }
 
   /** Run the timer that was set last. */

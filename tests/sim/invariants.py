@@ -56,18 +56,12 @@ class MemoScript(Script):
     """Remembers its logits: simulations ask for the same ones again and again."""
 
     def __init__(self) -> None:
-        super().__init__(ScriptVocabulary(), length=LENGTH)
-        self._logits = lru_cache(maxsize=50_000)(self._compute)
+        super().__init__(ScriptVocabulary(), length=LENGTH, kept=50_000)
         self.key = lru_cache(maxsize=10_000)(super().key)  # type: ignore[method-assign]
 
-    def logits(self, prompt_key: int, position: int, previous: int) -> Any:
-        return self._logits(prompt_key, position, previous)
-
-    def _compute(self, prompt_key: int, position: int, previous: int) -> Any:
+    def _computed(self, prompt_key: int, position: int, previous: int) -> Any:
         with mock.patch.object(random, "_urandom", os.urandom):  # numpy draws some even for a generator with a key
-            logits = super().logits(prompt_key, position, previous)
-        logits.setflags(write=False)
-        return logits
+            return super()._computed(prompt_key, position, previous)
 
 
 @lru_cache(maxsize=10_000)
@@ -203,7 +197,8 @@ class Invariants:
     def _fair(self, scheduler: Scheduler) -> None:
         before, now = self._placed.get(scheduler, set()), set(scheduler.running)
         self._placed[scheduler] = now
-        waiting = [stream for stream in scheduler.waiting if scheduler._within_quota(stream)]
+        held = {stream: scheduler.slots.reserved(stream.request.tenant) for stream in scheduler.waiting}
+        waiting = [stream for stream in scheduler.waiting if scheduler._within_quota(stream, held[stream])]
         least = min((scheduler._charged(stream) for stream in waiting), default=None)
         if least is None:
             return
