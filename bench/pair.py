@@ -20,7 +20,7 @@ from edge.drafters.ngram import NgramDrafter
 from edge.events import Committed, Ended, Event
 from edge.generate import Generate
 from edge.models import Pair, default_directory, pair
-from edge.protocol.frames import Sampling
+from edge.protocol.frames import Message, Sampling
 from edge.runtime import Runtime
 
 _TIMING = Timing(ping_s=0.5)
@@ -70,10 +70,11 @@ def drafting(drafter: Drafter, text: str) -> Iterator[None]:
     """Draft for nobody, without a pause, in a thread on this process's core.
 
     Both models of the pair share one machine's memory and caches, as a device and a cloud don't: a cloud-only stream
-    beside this shows how much of a hybrid stream's time that costs.
+    beside this shows how much of a hybrid stream's time that costs. What is drafted behind is the question as a device
+    has it: else the answer that comes next would find another prompt in the drafter's cache.
     """
     over = threading.Event()
-    prompt = drafter.vocabulary.encode(text) if drafter.vocabulary is not None else [1]
+    prompt = [1] if drafter.vocabulary is None else drafter.vocabulary.render([Message("user", text)])
 
     def work() -> None:
         continuation = drafter.begin(prompt, Sampling(temperature=0.0, seed=0))

@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 
 _CALLS: Final = 32
 """Calls under way; what comes meanwhile is gathered for the next."""
-GAP_S: Final = 0.004
+GAP_S: Final = 0.008
 """Between two calls, at least: little beside a step."""
 
 

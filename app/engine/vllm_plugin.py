@@ -34,6 +34,8 @@ from app.engine.vllm_turns import Part, Seat, Turns
 _NEVER = 1 << 62
 """A step that never comes."""
 _FAR = float("inf")
+_RANK_EVERY = 8
+"""Steps."""
 
 
 class NullProposer:
@@ -179,16 +181,18 @@ class DraftScheduler(AsyncScheduler):
     def update_from_output(self, scheduler_output: Any, model_runner_output: Any) -> Any:
         now = self._now = time.monotonic()
         self._ended, self._ended_s = scheduler_output, self.turns.seconds(now)
-        streams = {name: self._by_request.get(name) for name in scheduler_output.num_scheduled_tokens}
-        before = {name: stream.head for name, stream in streams.items() if stream is not None}
+        streams = self._streams_of(scheduler_output)
         outputs = super().update_from_output(scheduler_output, model_runner_output)
         for of_client in outputs.values():
             for output in of_client.outputs:
                 stream = self._by_request.get(output.request_id) or self._over.get(output.request_id)
                 if stream is not None:
-                    output.kv_transfer_params = {**(output.kv_transfer_params or {}), KEY: stream.report()}
+                    said = output.kv_transfer_params
+                    output.kv_transfer_params = (
+                        {KEY: stream.report()} if said is None else {**said, KEY: stream.report()}
+                    )
         self._over.clear()
-        self.turns.stepped([self._part(name, stream, before[name]) for name, stream in streams.items() if stream], now)
+        self.turns.stepped(self._parts(streams), now)
         return outputs
 
     def _update_request_with_output(self, request: Request, new_token_ids: list[int], *args: Any, **kwargs: Any) -> Any:
@@ -289,7 +293,12 @@ class DraftScheduler(AsyncScheduler):
         return len(candidates)
 
     def _rank(self) -> None:
-        """vLLM takes the lowest priority first from those that wait, and the highest when memory must be freed."""
+        """vLLM takes the lowest priority first from those that wait, and the highest when memory must be freed.
+
+        For want of the second alone a step in eight is often enough.
+        """
+        if not self.waiting and self.turns.steps % _RANK_EVERY:
+            return
         priorities: dict[str, int] = {}
 
         def rank(request: Request) -> None:
@@ -308,11 +317,24 @@ class DraftScheduler(AsyncScheduler):
                 rank(request)
                 self.waiting.add_request(request)
 
-    def _part(self, name: str, stream: RemoteStream, before: int) -> Part:
-        computed = self._ended.num_scheduled_tokens[name]
-        decodes = computed == 1 + len(self._ended.scheduled_spec_decode_tokens.get(name, ()))
-        request = self.requests.get(name)
-        return Part(stream, computed, decodes, 0 if request is None else request.num_tokens, stream.head - before)
+    def _streams_of(self, scheduler_output: Any) -> dict[str, RemoteStream]:
+        """Those of our streams that have a part in a step. What it gives them is noted there."""
+        streams: dict[str, RemoteStream] = {}
+        for name in scheduler_output.num_scheduled_tokens:
+            if (stream := self._by_request.get(name)) is not None:
+                stream.gave = 0
+                streams[name] = stream
+        return streams
+
+    def _parts(self, streams: dict[str, RemoteStream]) -> list[Part]:
+        """Of the step that ended."""
+        computed, checked = self._ended.num_scheduled_tokens, self._ended.scheduled_spec_decode_tokens
+        parts: list[Part] = []
+        for name, stream in streams.items():
+            count, request = computed[name], self.requests.get(name)
+            decodes = count == 1 + (len(checked[name]) if name in checked else 0)
+            parts.append(Part(stream, count, decodes, 0 if request is None else request.num_tokens, stream.gave))
+        return parts
 
     def _move_parked(self) -> None:
         """Parked streams leave the batch to those that wait for a place, and come back when they are read."""

@@ -76,6 +76,8 @@ class RemoteStream:
     queue_s: float = 0.0
     step_tokens: int = 0
     worthwhile: bool = True
+    gave: int = 0
+    """Tokens that the step whose output is being taken has given it."""
     _arrived: float | None = field(default=None)
     """When the oldest of the pending drafts came."""
 
@@ -93,7 +95,7 @@ class RemoteStream:
 
     @property
     def head(self) -> int:
-        return len(self.verifier.ledger)
+        return self.verifier.head
 
     @property
     def decided(self) -> bool:
@@ -130,12 +132,15 @@ class RemoteStream:
 
     def draftable(self, flying: int = 0) -> int:
         """How many pending drafts can be of use in a step behind `flying` tokens: its own must fit behind them."""
+        pending = len(self.verifier.pending)
+        if not pending:
+            return 0
         end = self.max_tokens if self.park_at is None else min(self.max_tokens, self.park_at)
-        return max(0, min(len(self.verifier.pending), end - self.head - 1) - flying)
+        return max(0, min(pending, end - self.head - 1) - flying)
 
     def candidates(self, limit: int, now: float, flying: int = 0) -> list[int]:
         """At most `limit` drafts for the step that begins now: no more than can be of use."""
-        count = min(limit, self.draftable(flying)) if self.verifier.pending else 0
+        count = min(limit, self.draftable(flying))
         self.queue_s = now - self._arrived if count > 0 and self._arrived is not None else 0.0
         return self.verifier.pending[flying : flying + count]
 
@@ -147,6 +152,7 @@ class RemoteStream:
         self.verifier.ledger.append(tokens)
         self.verifier.stepped(tokens, len(checked), now)
         self.steps += 1
+        self.gave += len(tokens)
         self.step_s = step_s
         if not self.verifier.pending:
             self._arrived = None

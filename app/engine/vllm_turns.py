@@ -63,7 +63,7 @@ class Turns:
         self._since: float | None = None
         self._planned: deque[_Planned] = deque()
         self._ended = 0.0
-        self._steps = 0
+        self.steps = 0
 
     def enter(self, stream: RemoteStream) -> None:
         if stream.verifier.policy == "auto":
@@ -105,13 +105,19 @@ class Turns:
         size = sum(part.computed for part in parts)
         if not size or seconds <= 0:
             return
-        self._steps += 1
+        self.steps += 1
         self.batches[len(parts)] += 1
+        shares: dict[tuple[str, float], int] = {}
+        context, decodes = 0, True
         for part in parts:
-            self.fair.charge(part.stream.tenant, seconds * part.computed / size, part.stream.weight)
-        if not all(part.decodes for part in parts):
+            payer = part.stream.tenant, part.stream.weight
+            shares[payer] = shares.get(payer, 0) + part.computed
+            context += part.context
+            decodes = decodes and part.decodes
+        for (tenant, weight), computed in shares.items():
+            self.fair.charge(tenant, seconds * computed / size, weight)
+        if not decodes:
             return
-        context = sum(part.context for part in parts)
         self.auto.cost.observe(size, context, seconds)
         if planned.deciding and all(part.stream.decided for part in parts):
             worth = sum(part.gave * part.stream.weight for part in parts)
@@ -123,7 +129,7 @@ class Turns:
 
     def look(self, seats: Sequence[Seat], room: int) -> None:
         """Every so many steps: whose drafts would be checked if there were enough of them."""
-        if self._steps % LOOK_EVERY or not seats:
+        if self.steps % LOOK_EVERY or not seats:
             return
         worth = self.auto.worthwhile([self._turn(seat, self._limit) for seat in seats], room)
         for seat, worthwhile in zip(seats, worth, strict=True):

@@ -109,7 +109,7 @@ class Verifier:
 
     @property
     def head(self) -> int:
-        return len(self.ledger)
+        return len(self.ledger.tokens)
 
     @property
     def lowest_epoch(self) -> int:
@@ -129,8 +129,11 @@ class Verifier:
         if self._dead:
             self.stats.dropped += new
             return Offered.DROPPED
-        if start > self.head + len(self.pending) or (tokens and not 0 <= min(tokens) <= max(tokens) < self.vocabulary):
+        pending_end = self.head + len(self.pending)
+        if start > pending_end or (tokens and not 0 <= min(tokens) <= max(tokens) < self.vocabulary):
             return self._refuse(new)
+        if start == pending_end:  # nothing to compare it with
+            return self._keep(tokens, start + len(tokens))
         return self._check_path(start, tokens, max(start, seen), new)
 
     def candidates(self, limit: int) -> tuple[int, ...]:
@@ -142,7 +145,7 @@ class Verifier:
     def stepping(self, candidates: Sequence[int]) -> None:
         """What the step checked of which `stepped` will tell next, where several steps are under way at a time."""
         self._stepping = tuple(candidates)
-        self._replaced = self.pending[: len(candidates)] != list(candidates)
+        self._replaced = bool(candidates) and self.pending[: len(candidates)] != list(candidates)
 
     def ready(self, now: float) -> bool:
         """Whether the stream should be stepped at `now` (seconds, any monotonic clock)."""
@@ -163,8 +166,9 @@ class Verifier:
         `tokens` are the accepted candidates and one more, unless the output was cut at its end.
         """
         checked = self._stepping[:verified]
-        accepted = agreement(checked, tokens)
         agreed = agreement(self.pending, tokens)
+        # What was checked begins what is pending, unless it was replaced meanwhile.
+        accepted = agreement(checked, tokens) if self._replaced else min(agreed, len(checked))
         both = min(accepted, agreed)
         compared = max(min(len(self.pending), agreed + 1), min(len(checked), accepted + 1))
         compared = min(compared, len(tokens))
@@ -205,8 +209,6 @@ class Verifier:
         """`fresh`: the first position of the draft that its epoch had not brought before; `new`: how many there are."""
         head = self.head
         end, pending_end = start + len(tokens), head + len(self.pending)
-        if start == pending_end:  # nothing to compare it with
-            return self._keep(tokens, end)
         known = self.ledger.tokens[start:end]
         known += self.pending[max(0, start - head) : max(0, end - head)]
         left = start + agreement(known, tokens)  # where the draft leaves what is known
