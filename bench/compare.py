@@ -5,6 +5,8 @@ measured so far, hold, eager and auto; greedy, and at temperature 0.8 (seeded, t
 drafts. Every question goes to all of them in turn, so that a slow moment of the machine moves all alike. Cloud-only
 runs once more while the device drafts for nobody, since both share one machine's memory here.
 
+An answer that isn't the cloud-only one's is judged (ties.py) once all is over: a floating-point tie, or a fault.
+
 N-gram speculation runs beside the gateway, in this process, without a network: an answer that streams has the same ITL
 over any, so its row stands for a cloud that speculates by itself. Its TTFT lacks the network, though; and since its
 drafts arrive during a step, they skip the token that this step makes, which an engine's own speculation would not.
@@ -14,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -21,13 +24,20 @@ from typing import Any
 
 import psutil
 
+from app.engine.llama_cpp import LlamaCppModel
 from bench.comparison import BUSY, Case, Sample, beside_busy, cases, measured, row
+from bench.hybrid import first_difference
+from bench.noise import Sample as Context
+from bench.noise import measure
 from bench.pair import Live, ask, drafting, live
 from bench.pairs import fetched
 from bench.profiles import profile
 from bench.prompts import prompt_set
 from bench.report import Report
-from edge.models import Pair
+from bench.ties import Judge
+from edge import llama
+from edge.models import Pair, default_directory
+from edge.models import pair as embedded
 from edge.protocol.frames import Message, Sampling
 from edge.runtime import Generate
 
@@ -50,9 +60,14 @@ COLUMNS = {
     "edge_cpu_ms_per_token": "edge CPU",
     "cloud_cpu_ms_per_token": "cloud CPU",
     "over_formula": "/ formula",
-    "other_text": "differ",
+    "ties": "ties",
+    "faults": "faults",
 }
 """Of the table for people; the JSON has more."""
+
+
+NOISE_SEQUENCES = 8
+"""Answers that the noise is measured on, alone and together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,11 +102,53 @@ async def run(
                 for name in links:
                     await _question(pair, cloud, settings, name, prompt, number, found, advance)
                     rtts[name] = max(links[name].median_s, pair.runtimes[name].connection.rtt_s or 0.0)
-    rows = [
-        row(name, case, samples, found[name, Case("cloud", "eager", case.temperature, "none")], rtts[name])
-        for (name, case), samples in found.items()
+    rows = [row(name, case, samples, _cloud(found, name, case), rtts[name]) for (name, case), samples in found.items()]
+    faults = await asyncio.to_thread(_faults, found, settings, files or embedded(default_directory()))
+    return [
+        {"pair": settings.pair, **made, "ties": made["other_text"] - faults[at], "faults": faults[at]}
+        for at, made in zip(found, beside_busy(rows), strict=True)
     ]
-    return [{"pair": settings.pair, **made} for made in beside_busy(rows)]
+
+
+def _cloud(found: Samples, name: str, case: Case) -> Sequence[Sample]:
+    """What the cloud alone has said to the same questions."""
+    return found[name, Case("cloud", "eager", case.temperature, "none")]
+
+
+def _faults(found: Samples, settings: Settings, files: Pair) -> Counter[tuple[str, Case]]:
+    """How many of a case's answers part from the cloud-only one by more than the noise explains."""
+    faults: Counter[tuple[str, Case]] = Counter()
+    parted = [
+        (at, number, sample.answer.tokens, reference.answer.tokens)
+        for at, samples in found.items()
+        for number, (sample, reference) in enumerate(zip(samples, _cloud(found, *at), strict=True))
+        if sample.answer.tokens != reference.answer.tokens
+    ]
+    if not parted:
+        return faults
+    loaded = llama.Model(files.target)
+    model = LlamaCppModel(loaded, llama.ContextSettings(sequences=NOISE_SEQUENCES, tokens=8192))
+    try:
+        render, texts = model.vocabulary.render, prompt_set(settings.asks)
+        prompts = [tuple(render([Message("user", text)])) for text in texts[: settings.prompts]]
+        said = {number % settings.prompts: reference for _, number, _, reference in parted}
+        first = list(said.items())[:NOISE_SEQUENCES]
+        noise = measure(model, [Context(prompts[prompt], output[:96]) for prompt, output in first]).largest
+        judge = Judge(model, noise)
+        for (name, case), number, tokens, reference in parted:
+            prompt, at = number % settings.prompts, first_difference(tokens, reference)
+            sampling = _request(case, texts[prompt], _seed(settings, number), settings.tokens, None).sampling
+            assert at is not None  # noqa: S101
+            context = Context(prompts[prompt], reference)
+            faults[name, case] += not judge.judge(prompt, case.scheme, context, sampling, tokens, at).tie
+    finally:
+        model.close()
+    return faults
+
+
+def _seed(settings: Settings, number: int) -> int:
+    """Of the number-th question, all rounds counted."""
+    return 1000 * (number // settings.prompts) + number % settings.prompts
 
 
 async def _question(
@@ -107,7 +164,7 @@ async def _question(
     """One question to all cases over one network."""
     runtime = pair.runtimes[name]
     link_s = max(profile(name).link.median_s, runtime.connection.rtt_s or 0.0)
-    text, seed = prompt_set(settings.asks)[prompt], 1000 * number + prompt
+    text, seed = prompt_set(settings.asks)[prompt], _seed(settings, number * settings.prompts + prompt)
     # Both sides compute the prompt before, as they have when a conversation goes on.
     warm = Case("eager", "eager", 0.0, "top-1")
     await ask(runtime, _request(warm, text, seed, 8, None))

@@ -3,7 +3,8 @@
 A step's time is flat while the model's weights are what it waits for, and linear in the tokens once arithmetic is
 (roofline). Between the two, measured times are not even monotone: on one CPU a step of 2 tokens takes 1.5 times as long
 as one of 1, and one of 3 hardly more than one of 2. So small sizes have a row each, larger ones a row per power of
-2^(1/4), and what was never seen is interpolated, or continued along the slope of the largest sizes.
+2^(1/4) with the slope between its neighbours, and what was never seen is interpolated, or continued along the slope of
+the largest sizes.
 
 Each row is a recursive mean whose surprises are clipped (Huber, 1964), so that a pause of the machine doesn't count as
 the model's cost, while a lasting change does. The price of context is one slope for all rows, fitted within them: how
@@ -60,12 +61,13 @@ class CostModel:
         forget = max(FORGET, 1 / row.seen)
         clipped = max(-CLIP * row.scale, min(CLIP * row.scale, surprise))
         away = context - row.context
+        expected = self.context_s * away + self._within(key) * (tokens - row.tokens)
         self._covariance += FORGET * (away * (clipped + self.context_s * away) - self._covariance)
         self._variance += FORGET * (away * away - self._variance)
         row.scale = max(1e-6, row.scale + FORGET * (min(abs(surprise), 10 * row.scale) - row.scale))
         row.tokens += forget * (tokens - row.tokens)
         row.context += forget * away
-        row.seconds += forget * (clipped + self.context_s * away)
+        row.seconds += forget * (clipped + expected)
 
     def predict(self, tokens: int, context: int) -> float:
         """Seconds of such a step; 0 before the first observation."""
@@ -73,7 +75,8 @@ class CostModel:
             return 0.0
         row = self._rows.get(_key(tokens))
         if row is not None:
-            return self._positive(row.seconds + self.context_s * (context - row.context), row)
+            within = self._within(_key(tokens)) * (tokens - row.tokens)
+            return self._positive(row.seconds + self.context_s * (context - row.context) + within, row)
         at = bisect_left(self._sizes, _key(tokens))
         if at == 0:
             first = self._rows[self._sizes[0]]
@@ -116,6 +119,14 @@ class CostModel:
     @property
     def _last(self) -> _Row:
         return self._rows[self._sizes[-1]]
+
+    def _within(self, key: int) -> float:
+        """Seconds per token inside a row of several sizes: as between its neighbours, never falling."""
+        if key <= EXACT:
+            return 0.0
+        at = bisect_left(self._sizes, key)
+        below, above = self._sizes[max(0, at - 1)], self._sizes[min(len(self._sizes) - 1, at + 1)]
+        return max(0.0, self._slope(self._rows[below], self._rows[above]))
 
     def _slope(self, below: _Row, above: _Row) -> float:
         """Seconds per token between two rows, their contexts made equal."""

@@ -70,3 +70,9 @@ def test_with_noise_of_3_percent_nine_of_ten_predictions_are_within_10() -> None
     error = cost.error()
     assert error is not None
     assert error < 0.1
+
+
+def test_large_sizes_share_a_row_and_each_still_has_its_own_price() -> None:
+    cost = model_of({n: n for n in (36, 40, 42, 44, 48, 52, 56, 60, 68)}, times=60)
+    for tokens in (48, 50, 53):  # all of one row
+        assert cost.predict(tokens, 100) == pytest.approx(tokens / 1000, rel=0.03)
