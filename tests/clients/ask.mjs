@@ -1,8 +1,8 @@
 // OpenAI's Node client against any endpoint: prints what it was told, as one JSON object.
-//   node ask.mjs BASE_URL KEY MODEL [TOKENS]     (with the packages of package.json in a node_modules beside it)
+//   node ask.mjs BASE_URL KEY MODEL [TOKENS [TEMPERATURE]]     (with the packages of package.json in a node_modules beside it)
 import OpenAI from "openai";
 
-const [baseURL, apiKey, model, tokens = "400"] = process.argv.slice(2);
+const [baseURL, apiKey, model, tokens = "400", degrees = "0.7"] = process.argv.slice(2);
 const paths = new Set();
 const client = new OpenAI({
   baseURL,
@@ -15,7 +15,8 @@ const client = new OpenAI({
   },
 });
 const messages = [{ role: "user", content: "What is the capital of France? Answer in one sentence." }];
-const sampled = { model, messages, seed: 5, temperature: 0.7, max_tokens: Number(tokens) };
+const temperature = Number(degrees);
+const sampled = { model, messages, seed: 5, temperature, max_tokens: Number(tokens) };
 const city = {
   type: "object",
   properties: { city: { enum: ["Ulm", "Bonn"] } },
@@ -23,7 +24,8 @@ const city = {
   additionalProperties: false,
 };
 const tools = [{ type: "function", function: { name: "weather", parameters: city } }];
-const forced = { model, messages, seed: 3, tools, tool_choice: "required", parallel_tool_calls: false };
+const asked = { model, messages, seed: 3, temperature };
+const forced = { ...asked, tools, tool_choice: "required", parallel_tool_calls: false };
 const format = { type: "json_schema", json_schema: { name: "city", strict: true, schema: city } };
 
 const whole = await client.chat.completions.create(sampled);
@@ -32,7 +34,7 @@ for await (const chunk of await client.chat.completions.create({ ...sampled, str
   streamed += chunk.choices[0]?.delta?.content ?? "";
 }
 const helped = await client.chat.completions.stream(sampled).finalContent();
-const parsed = await client.chat.completions.parse({ model, messages, seed: 3, response_format: format });
+const parsed = await client.chat.completions.parse({ ...asked, response_format: format });
 const call = (await client.chat.completions.create(forced)).choices[0].message.tool_calls[0];
 const answered = [
   ...messages,
@@ -40,7 +42,7 @@ const answered = [
   { role: "tool", tool_call_id: call.id, content: "rain" },
 ];
 const loop = await client.chat.completions.create({ ...sampled, messages: answered, tools });
-const completion = await client.completions.create({ model, prompt: "once", seed: 5, max_tokens: 8 });
+const completion = await client.completions.create({ model, prompt: "once", seed: 5, temperature, max_tokens: 8 });
 
 console.log(
   JSON.stringify({

@@ -1,6 +1,6 @@
 """OpenAI's Python client against any endpoint; what it was told, in the form that ask.mjs prints.
 
-python -m tests.clients.ask BASE_URL KEY MODEL [TOKENS]
+python -m tests.clients.ask BASE_URL KEY MODEL [TOKENS [TEMPERATURE]]
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class City(BaseModel):
     city: Literal["Ulm", "Bonn"]
 
 
-def ask(url: str, key: str, model: str, tokens: int = 400) -> dict[str, Any]:
+def ask(url: str, key: str, model: str, tokens: int = 400, temperature: float = 0.7) -> dict[str, Any]:
     """Everything but streaming helpers by the synchronous client."""
     paths: set[str] = set()
 
@@ -39,20 +39,27 @@ def ask(url: str, key: str, model: str, tokens: int = 400) -> dict[str, Any]:
     noting = openai.DefaultHttpxClient(event_hooks={"response": [note]})
     with openai.OpenAI(base_url=url, api_key=key, max_retries=0, http_client=noting) as client:
         chat = client.chat.completions
-        sampled: Any = {"model": model, "messages": MESSAGES, "seed": 5, "temperature": 0.7, "max_tokens": tokens}
+        sampled: Any = {
+            "model": model,
+            "messages": MESSAGES,
+            "seed": 5,
+            "temperature": temperature,
+            "max_tokens": tokens,
+        }
+        forced: Any = {"model": model, "messages": MESSAGES, "seed": 3, "temperature": temperature}
         whole = chat.create(**sampled)
         streamed = "".join(chunk.choices[0].delta.content or "" for chunk in chat.create(**sampled, stream=True))
-        parsed = chat.parse(model=model, messages=MESSAGES, seed=3, response_format=City).choices[0].message.parsed
+        parsed = chat.parse(**forced, response_format=City).choices[0].message.parsed
         assert parsed is not None
-        asked = chat.create(
-            model=model, messages=MESSAGES, seed=3, tools=TOOLS, tool_choice="required", parallel_tool_calls=False
-        )
+        asked = chat.create(**forced, tools=TOOLS, tool_choice="required", parallel_tool_calls=False)
         (call,) = asked.choices[0].message.tool_calls or []
         assert call.type == "function"
         result = {"role": "tool", "tool_call_id": call.id, "content": "rain"}
         answered = [*MESSAGES, asked.choices[0].message.model_dump(), result]
         loop = chat.create(**sampled | {"messages": answered}, tools=TOOLS)
-        completion = client.completions.create(model=model, prompt="once", seed=5, max_tokens=8)
+        completion = client.completions.create(
+            model=model, prompt="once", seed=5, temperature=temperature, max_tokens=8
+        )
     return {
         "whole": whole.choices[0].message.content,
         "streamed": streamed,
@@ -75,5 +82,5 @@ async def _helped(url: str, key: str, sampled: dict[str, Any]) -> str | None:
 
 
 if __name__ == "__main__":
-    url, key, model, *tokens = sys.argv[1:]
-    sys.stdout.write(json.dumps(ask(url, key, model, *map(int, tokens))) + "\n")
+    url, key, model, tokens, temperature = [*sys.argv[1:], "400", "0.7"][:5]
+    sys.stdout.write(json.dumps(ask(url, key, model, int(tokens), float(temperature))) + "\n")

@@ -13,6 +13,7 @@ import pytest_asyncio
 
 from app.engine.vllm_engine import VllmEngine
 from tests.app.serving import serving
+from tests.vllm.borrowed import Borrowed
 
 pytestmark = [pytest.mark.vllm, pytest.mark.asyncio(loop_scope="session")]
 ASK: list[Any] = [{"role": "user", "content": "Write a story about a dragon who lived by the sea."}]
@@ -23,20 +24,6 @@ SCHEMA = {
     "additionalProperties": False,
 }
 TOOL = {"type": "function", "function": {"name": "tell_age", "parameters": SCHEMA}}
-
-
-class Borrowed:
-    """An engine that somebody else starts and stops."""
-
-    def __init__(self, engine: VllmEngine) -> None:
-        self._engine = engine
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._engine, name)
-
-    async def start(self) -> None: ...
-
-    async def stop(self) -> None: ...
 
 
 @pytest_asyncio.fixture(loop_scope="session")
