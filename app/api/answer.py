@@ -19,13 +19,14 @@ from starlette.types import Receive, Scope, Send
 from app.api import admission
 from app.api.deps import Gateway
 from app.engine.base import Commit, Finished
-from app.errors import GatewayError, ShuttingDown, Unavailable
+from app.errors import BadRequest, GatewayError, ShuttingDown, Unavailable
 from app.telemetry import Pace
 from app.tenants.terms import TenantId
 from edge.merging import merged
 from edge.openai.job import Job
 from edge.openai.prediction import Predictor
 from edge.openai.render import Renderer
+from edge.protocol.errors import InvalidRequest
 
 KEEPALIVE_S = 15.0
 """A comment is sent after this long without a token: proxies close connections that are silent for a minute."""
@@ -151,6 +152,8 @@ class AnswerStream(EventSourceResponse):
 def _failure(finished: Finished) -> GatewayError:
     if finished.reason == "cancelled":
         return ShuttingDown("The gateway is shutting down.", retry_after_s=5)
+    if finished.error == InvalidRequest.code:
+        return BadRequest("No token is left that logit_bias, the grammar and the vocabulary allow together.")
     return Unavailable("The engine failed while it was answering.")
 
 

@@ -13,7 +13,7 @@ from edge.openai.structured import matcher
 from edge.openai.text import OutputText
 from edge.openai.vocabulary import Vocabulary
 from edge.protocol.frames import Reason, TokenLogprob
-from edge.protocol.sampling import Sampler
+from edge.protocol.sampling import NothingLeft, Sampler
 from edge.protocol.verifying import accept, plausible
 
 
@@ -74,7 +74,7 @@ class Output:
             if self._typical and i < len(candidates) and _passes(row, candidates[i], allowed):
                 token = candidates[i]
             else:
-                token = self._sampler.pick(row, head + i, allowed)
+                token = self._token(row, head + i, allowed)
             self._sampler.push(token)
             if self._logprobs is not None:
                 logprobs.append(self._sampler.logprobs(row, token, self._logprobs))
@@ -86,6 +86,14 @@ class Output:
             if reason is not None:
                 return Picked(tuple(tokens[:count]), tuple(logprobs[:count]), reason)
         return Picked(tuple(tokens), tuple(logprobs), None)
+
+    def _token(self, row: NDArray[np.float32], position: int, allowed: NDArray[np.bool_] | None) -> int:
+        try:
+            return self._sampler.pick(row, position, allowed)
+        except NothingLeft:
+            if allowed is None or self._sampler.sampling.grammar is None:
+                raise
+            return self._sampler.pick(row, position)  # the grammar has come to its end, and `min_tokens` gives way
 
     def _append(self, token: int) -> Reason | None:
         self._length += 1

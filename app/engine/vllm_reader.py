@@ -30,6 +30,10 @@ def refuse(request: Request) -> None:
             bool(request.committed) and sampling.grammar is not None,
             "committed: vLLM would take it for the prompt, behind which a grammar begins anew",
         ),
+        (
+            request.min_tokens > 0 and sampling.grammar is not None,
+            "min_tokens: vLLM can't combine it with a grammar, which may have come to its end before",
+        ),
         (request.rule != "exact", "privacy: vLLM can't do draft_only; the llama.cpp engine can"),
         (sampling.min_p > 0, "min_p: vLLM can't combine it with speculative decoding"),
         (bool(sampling.bias), "logit_bias: vLLM can't combine it with speculative decoding"),

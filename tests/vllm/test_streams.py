@@ -169,11 +169,15 @@ async def test_logprobs_come_with_every_token(engine: VllmEngine, drafted: bool)
 
 @pytest.mark.parametrize(
     ("sampling", "field"),
-    [(Sampling(min_p=0.1, seed=1), "min_p"), (Sampling(bias=((3, 5.0),), seed=1), "logit_bias")],
+    [
+        (Sampling(min_p=0.1, seed=1), "min_p"),
+        (Sampling(bias=((3, 5.0),), seed=1), "logit_bias"),
+        (Sampling(temperature=0.0, grammar=Grammar("json_schema", '{"type": "null"}')), "min_tokens"),
+    ],
 )
 async def test_what_vllm_cannot_combine_is_refused_by_name(engine: VllmEngine, sampling: Sampling, field: str) -> None:
     with pytest.raises(InvalidRequest, match=field):
-        engine.submit(ask(engine, STORY, sampling=sampling))
+        engine.submit(ask(engine, STORY, sampling=sampling, min_tokens=4))
 
 
 async def test_penalties_count_the_output_with_and_without_drafts(engine: VllmEngine) -> None:

@@ -358,6 +358,15 @@ async def test_structured_output_matches_its_schema(client: openai.AsyncOpenAI, 
         assert 1 <= value["days"] <= 9
 
 
+async def test_structured_output_ends_with_its_grammar_whatever_min_tokens_says(client: openai.AsyncOpenAI) -> None:
+    """Found by schemathesis: the end was all that the grammar left, and `min_tokens` forbade it."""
+    answer = await client.chat.completions.create(
+        model=MODEL, messages=ASK, seed=1, response_format=CITY_FORMAT, extra_body={"min_tokens": 200}
+    )
+    assert answer.choices[0].finish_reason == "stop"
+    assert set(json.loads(answer.choices[0].message.content or "")) == {"city", "days"}
+
+
 @pytest.mark.parametrize("choice", ["required", {"type": "function", "function": {"name": "weather"}}])
 async def test_a_forced_call_is_whole_and_its_stream_says_the_same(client: openai.AsyncOpenAI, choice: Any) -> None:
     async def ask(**fields: Any) -> Any:

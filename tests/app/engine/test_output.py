@@ -8,6 +8,7 @@ import pytest
 from numpy.typing import NDArray
 
 from app.engine.output import Output
+from edge.protocol.frames import Grammar, Sampling
 from edge.script import ScriptVocabulary
 from tests.app.engine.requests import GREEDY, request
 
@@ -85,6 +86,13 @@ def test_a_stop_string_complete_before_min_tokens_does_not_end_it() -> None:
     assert run(output, ids("ab"), 1) == (tuple(ids("ab")), None)
     assert run(output, ids("cab"), 2) == (tuple(ids("cab")), "stop")
     assert output.kept_bytes == 3
+
+
+def test_a_grammar_that_is_through_ends_the_output_before_min_tokens() -> None:
+    sampling = Sampling(temperature=0.0, grammar=Grammar("json_schema", '{"const": true}'))
+    output = output_of(min_tokens=40, sampling=sampling)
+    tokens = VOCABULARY.encode("true")
+    assert run(output, [*tokens, END], len(tokens)) == ((*tokens, END), "stop")
 
 
 @pytest.mark.parametrize(
