@@ -12,7 +12,7 @@ eps such that every difference of two of them is off by at most 2·eps. A shift 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -92,25 +92,49 @@ def ragged(model: Model, samples: Sequence[Sample], *, prefill: int = 64, seed: 
     return _stepped(model, samples, lambda: int(rng.integers(1, max(DRAFTS) + 2)), prefill)
 
 
-def _stepped(model: Model, samples: Sequence[Sample], width: Callable[[], int], prefill: int) -> list[Rows]:
+def rejected(model: Model, samples: Sequence[Sample], *, prefill: int = 64, seed: int = 0) -> list[Rows]:
+    """The same with wrong drafts behind the right ones, which are computed and forgotten: what comes next then lies in
+    their cells of the cache, and attention adds it up in another order.
+    """
+    rng = np.random.default_rng(seed)
+
+    def width() -> int:
+        return int(rng.integers(1, max(DRAFTS) + 2))
+
+    return _stepped(model, samples, width, prefill, wrong=lambda: int(rng.integers(0, max(DRAFTS) + 1)))
+
+
+def _stepped(
+    model: Model,
+    samples: Sequence[Sample],
+    width: Callable[[], int],
+    prefill: int,
+    wrong: Callable[[], int] = lambda: 0,
+) -> list[Rows]:
     rows: list[Rows] = [[] for _ in samples]
     for sequence, sample in enumerate(samples):
         model.begin(sequence, sample.prompt, 0)
         rows[sequence].append(_prefill(model, sequence, sample.prompt, prefill))
     ends = [len(sample.output) - 1 for sample in samples]
     at = [0] * len(samples)
-    while runs := [
-        Run(sequence, len(sample.prompt) + at[sequence], piece, len(piece))
+    while pieces := {
+        sequence: piece
         for sequence, sample in enumerate(samples)
         if (piece := sample.output[at[sequence] : min(at[sequence] + width(), ends[sequence])])
-    ]:
-        model.decode(runs)
+    }:
+        runs = [
+            Run(sequence, len(samples[sequence].prompt) + at[sequence], (*piece, *piece[:1] * wrong()), 0)
+            for sequence, piece in pieces.items()
+        ]
+        model.decode([replace(run, rows=len(run.tokens)) for run in runs])
         row = 0
         for run in runs:
-            at[run.sequence] += run.rows
-            for _ in range(run.rows):
-                rows[run.sequence].append(model.logits(row).copy())
-                row += 1
+            right = len(pieces[run.sequence])
+            rows[run.sequence] += [model.logits(row + i).copy() for i in range(right)]
+            row += len(run.tokens)
+            at[run.sequence] += right
+            if right < len(run.tokens):
+                model.remove(run.sequence, run.start + right)
     return rows
 
 
@@ -155,4 +179,5 @@ def measure(model: Model, samples: Sequence[Sample], advance: Callable[[], None]
         for drafts in DRAFTS[1:]:
             note(f"{len(samples)} streams, {drafts} drafts", together(model, samples, drafts + 1))
         note(f"{len(samples)} streams, 0 to {max(DRAFTS)} drafts", ragged(model, samples))
+        note(f"{len(samples)} streams, drafts rejected", rejected(model, samples))
     return noise
