@@ -84,7 +84,7 @@ async def _first(events: AsyncIterator[Any]) -> AsyncIterator[Any]:
 
 
 def _times(generation: Generation) -> tuple[float, float]:
-    _, step_s, queue_s = generation._steps[-1]
+    step_s, queue_s = generation._step_s[-1], generation._queue_s[-1]
     assert step_s > 0
     assert queue_s > 0
     return step_s, queue_s
