@@ -101,7 +101,9 @@ class Socket:
     async def dial(self) -> None:
         url = f"ws://127.0.0.1:{self._address.port}/v1/verify"
         protocols = [Subprotocol(frames.MSGPACK)]
-        self.socket = await connect(url, subprotocols=protocols, compression=None, ping_interval=None, max_queue=None)
+        self.socket = await connect(
+            url, subprotocols=protocols, compression=None, ping_interval=None, max_queue=None, open_timeout=60
+        )
         await self._send(frames.Hello(frames.VERSION, self._address.key, fingerprint=self._references.fingerprint))
 
     async def open(self, tokens: int = LONGEST) -> None:
