@@ -245,16 +245,18 @@ def judge_all(
 
 
 def compared(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Of one target's rows: auto beside the best fixed policy and beside cloud-only."""
-    rates = {row["policy"]: row["tok_s"] for row in rows}
-    auto = rates.pop("auto")
-    best = max(rates, key=lambda policy: rates[policy])
-    return {
-        "target": rows[0]["target"],
-        "best_fixed": best,
-        "auto_over_best_fixed": auto / rates[best],
-        "auto_over_cloud": auto / rates["cloud"],
-    }
+    """Of one target's rows: auto beside the best fixed policy and beside cloud-only, while all run and to the end."""
+    found: dict[str, Any] = {"target": rows[0]["target"]}
+    for key, suffix in (("tok_s", ""), ("whole_tok_s", "_whole")):
+        rates = {row["policy"]: row[key] for row in rows}
+        auto = rates.pop("auto")
+        best = max(rates, key=lambda policy: rates[policy])
+        found |= {
+            f"best_fixed{suffix}": best,
+            f"auto_over_best_fixed{suffix}": auto / rates[best],
+            f"auto_over_cloud{suffix}": auto / rates["cloud"],
+        }
+    return found
 
 
 def command(report: Report, settings: Settings) -> None:

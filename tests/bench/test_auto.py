@@ -72,8 +72,17 @@ def test_a_changed_answer_is_told() -> None:
 
 def test_auto_is_compared_with_the_best_of_the_others() -> None:
     rates = {"cloud": 10.0, "eager": 20.0, "hold": 15.0, "auto": 18.0}
-    found = compared([{"target": "F16", "policy": policy, "tok_s": rate} for policy, rate in rates.items()])
-    assert found == {"target": "F16", "best_fixed": "eager", "auto_over_best_fixed": 0.9, "auto_over_cloud": 1.8}
+    whole = {"cloud": 9.0, "eager": 9.0, "hold": 2.0, "auto": 9.9}
+    rows = [{"target": "F16", "policy": p, "tok_s": rates[p], "whole_tok_s": whole[p]} for p in rates]
+    assert compared(rows) == {
+        "target": "F16",
+        "best_fixed": "eager",
+        "auto_over_best_fixed": 0.9,
+        "auto_over_cloud": 1.8,
+        "best_fixed_whole": "cloud",
+        "auto_over_best_fixed_whole": pytest.approx(1.1),
+        "auto_over_cloud_whole": pytest.approx(1.1),
+    }
 
 
 async def test_every_policy_gives_the_targets_text_and_drafts_save_steps() -> None:
