@@ -68,7 +68,7 @@ class Script:
     """What the model says. Two scripts with the same arguments agree on every machine."""
 
     def __init__(
-        self, vocabulary: ScriptVocabulary, *, seed: int = 0, length: int | None = None, kept: int = 1024
+        self, vocabulary: ScriptVocabulary, *, seed: int = 0, length: int | None = None, kept: int = 512
     ) -> None:
         """`length`: outputs end by themselves, with the end token as their `length`-th token; None: they go on for
         ever. `kept`: how many rows of logits are remembered.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -33,8 +32,9 @@ class Stream:
     """What its drafts are worth; the scheduler's, from when it is queued."""
     grows_by: int | None = None
     """Room in the KV cache that is kept for its output, tokens; None: for all of it."""
-    _arrivals: deque[tuple[int, float]] = field(default_factory=deque)
-    """Of the pending drafts: where each piece ends in the output, and when it came (seconds)."""
+    _arrivals: list[tuple[int, float]] = field(default_factory=list)
+    """Of the pending drafts: where each piece ends in the output, and when it came (seconds). A list: an empty deque
+    takes 600 bytes, and these are few."""
 
     @classmethod
     def of(cls, request: Request, *, context: int, vocabulary: int = 2**31, held_tokens: int = 256) -> Stream:
@@ -113,4 +113,4 @@ class Stream:
         if not self.verifier.pending:
             self._arrivals.clear()
         while self._arrivals and self._arrivals[0][0] <= self.head:
-            self._arrivals.popleft()
+            del self._arrivals[0]
