@@ -153,7 +153,9 @@ def _failure(finished: Finished) -> GatewayError:
     if finished.reason == "cancelled":
         return ShuttingDown("The gateway is shutting down.", retry_after_s=5)
     if finished.error == InvalidRequest.code:
-        return BadRequest("No token is left that logit_bias, the grammar and the vocabulary allow together.")
+        return BadRequest(
+            "No token is left that the grammar (within its limits), logit_bias and the vocabulary allow together."
+        )
     return Unavailable("The engine failed while it was answering.")
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from app.engine.model import Model
 from app.engine.scripted import ScriptedModel
-from bench.noise import Sample, alone, measure, plain_row, prefix_row, ragged, row_error, together
+from bench.noise import Sample, alone, measure, plain_row, prefix_row, ragged, rejected, row_error, together
 from bench.ties import Judge
 from edge.protocol.frames import Sampling
 from edge.script import Script, ScriptVocabulary
@@ -65,11 +65,12 @@ def test_a_model_whose_rows_depend_on_nothing_else_has_no_noise(model: Model, sc
     noise = measure(model, samples)
     assert noise.largest == 0
     assert noise.rows == sum(map(len, noise.errors.values()))
-    assert len(noise.errors) == 9
+    assert len(noise.errors) == 10
     rows = alone(model, samples[0], 4)
     assert [int(row.argmax()) for row in rows] == list(samples[0].output)
     assert all(np.array_equal(a, b) for a, b in zip(rows, together(model, samples, 2)[0], strict=True))
     assert all(np.array_equal(a, b) for a, b in zip(rows, ragged(model, samples)[0], strict=True))
+    assert all(np.array_equal(a, b) for a, b in zip(rows, rejected(model, samples)[0], strict=True))
     prefix = Sample(samples[0].prompt, samples[0].output[:5])
     assert int(plain_row(model, prefix).argmax()) == samples[0].output[5]
     assert int(prefix_row(model, prefix).argmax()) == samples[0].output[5]
