@@ -51,6 +51,8 @@ async def start(running: Running, *arguments: str) -> asyncio.subprocess.Process
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env={**os.environ, **own},
+        # A shell starts its background jobs, these tests perhaps, with Ctrl-C ignored, and their children inherit that.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
 
 
