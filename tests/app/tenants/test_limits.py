@@ -97,5 +97,9 @@ def test_the_standing_is_of_the_quotas_that_there_are() -> None:
 def test_a_changed_quota_counts_from_now_on() -> None:
     quotas = Quotas(Clock())
     quotas.request(tenant(requests_per_minute=1))
+    with pytest.raises(RateLimited):
+        quotas.request(tenant(requests_per_minute=1))
     quotas.request(tenant(requests_per_minute=2))
+    assert quotas.standing(tenant(requests_per_minute=2))["requests"].limit == 2
     quotas.request(tenant())
+    assert quotas.standing(tenant()) == {}
